@@ -39,8 +39,11 @@ func aws() *annotations.Provider {
 		TokenPath:           "aws/token",
 		CopyVolume:          "aws-iam-token", // of amazon-eks-pod-identity-webhook
 		TokenAlone:          true,
-		CredentialFile:      &annotations.CredentialFile{Annotation: "aws-config", Path: "aws/config", Content: awsConfig},
-		Profiles:            &annotations.Profiles{Parameter: "role-arn", Source: "source-profile", Selector: "AWS_PROFILE"},
+		// "role ARN is not set" (aws-sdk-go-v2/config/resolve_credentials.go), InvalidConfigError
+		// (botocore/credentials.py).
+		TokenAloneNeeds: "AWS_ROLE_ARN",
+		CredentialFile:  &annotations.CredentialFile{Annotation: "aws-config", Path: "aws/config", Content: awsConfig},
+		Profiles:        &annotations.Profiles{Parameter: "role-arn", Source: "source-profile", Selector: "AWS_PROFILE"},
 		Variables: []annotations.Variable{
 			// Go, Java and Python prefer these to the profile of AWS_PROFILE.
 			{Name: "AWS_ROLE_ARN", Value: "{role-arn}", Direct: true},

@@ -49,6 +49,8 @@ type Provider struct {
 	Variables []annotations.Variable
 	// Shadows names variables that SDKs may prefer to the injected identity.
 	Shadows []string
+	// Needs is the variable without which a container gets none of Variables; empty for none.
+	Needs string
 	// Selector is the variable by which a container selects a profile of File; empty
 	// without profiles.
 	Selector string
@@ -107,6 +109,9 @@ func inject(i *annotations.Identity, subject *Subject) Provider {
 		Name:    d.Name,
 		Token:   Token{Audience: i.Audience, ExpirationSeconds: subject.TokenExpirationSeconds, Path: d.TokenPath},
 		Shadows: d.Shadows,
+	}
+	if i.TokenAlone {
+		p.Needs = d.TokenAloneNeeds
 	}
 	if file := i.CopyPath(); file != "" {
 		p.Copy = Copy{Volume: d.CopyVolume, MountPath: path.Dir(file), Path: path.Base(file), File: subject.Path(file)}

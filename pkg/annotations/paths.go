@@ -93,11 +93,14 @@ func ValidateTokenPathPrefix(value string) error {
 	return nil
 }
 
-// PathsOverlap reports whether two clean directories are the same, or one is below
-// the other. In containers, /var/run is usually a link to /run.
-func PathsOverlap(a, b string) bool {
-	a, b = withoutLink(a), withoutLink(b)
-	return IsAtOrBelow(a, b) || IsAtOrBelow(b, a)
+// PathsOverlap reports whether two clean directories are the same in a container, or one is
+// below the other.
+func PathsOverlap(a, b string) bool { return IsInside(a, b) || IsInside(b, a) }
+
+// IsInside reports whether a clean path is dir in a container, or below it. In containers,
+// /var/run is usually a link to /run.
+func IsInside(path, dir string) bool {
+	return IsAtOrBelow(path, dir) || IsAtOrBelow(withoutLink(path), withoutLink(dir))
 }
 
 func withoutLink(dir string) string {
@@ -107,7 +110,7 @@ func withoutLink(dir string) string {
 	return dir
 }
 
-// IsAtOrBelow reports whether a clean path is dir, or below it.
+// IsAtOrBelow reports whether the text of a clean path is that of dir, or below it.
 func IsAtOrBelow(path, dir string) bool {
 	rest, found := strings.CutPrefix(path, dir)
 	return found && (rest == "" || rest[0] == '/')

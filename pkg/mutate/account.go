@@ -4,10 +4,13 @@
 package mutate
 
 import (
+	"cmp"
 	"fmt"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/lanyard-dev/lanyard/internal/provider"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
 )
@@ -40,6 +43,25 @@ func Account(s *annotations.Settings, serviceAccount *annotations.Object) (*anno
 		return nil, invalid("serviceaccount", name, errs)
 	}
 	return account, nil
+}
+
+// longestGenerated is as long as the longest name that the API server generates. It does so
+// after admission.
+var longestGenerated = strings.Repeat("x", 63)
+
+// CheckSize checks that the identities of a ServiceAccount fit into a container: otherwise all
+// of its pods would be denied. The error is a *reason.Error.
+func CheckSize(s *annotations.Settings, serviceAccount *annotations.Object, account *annotations.ServiceAccount) error {
+	for _, windows := range []bool{false, true} {
+		injection := provider.NewInjection(account.Identities, &provider.Subject{
+			Namespace: serviceAccount.Namespace, ServiceAccount: cmp.Or(serviceAccount.Name, longestGenerated), MountPath: s.TokenMountPath,
+			TokenExpirationSeconds: annotations.MaxTokenExpirationSeconds, Windows: windows,
+		})
+		if err := newInjection(injection).checkSize(); err != nil {
+			return &reason.Error{Reason: reason.TooLarge, Err: fmt.Errorf("serviceaccount %q: %w", serviceAccount.Namespace+"/"+serviceAccount.Name, err)}
+		}
+	}
+	return nil
 }
 
 // CheckPolicy checks that the namespace allows the identities of the ServiceAccount. A nil

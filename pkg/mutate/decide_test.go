@@ -109,6 +109,18 @@ func TestTextThatIsNoPod(t *testing.T) {
 	}
 }
 
+func TestAPodWithTwoListsOfContainersIsNotRead(t *testing.T) {
+	t.Parallel()
+	settings, err := mutate.ParseSettings(nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const pod = `{"spec":{"serviceAccountName":"app","containers":[{"name":"a"},{"name":"b"}],"containers":[{"name":"c"}]}}`
+	if _, err := mutate.ReadPod([]byte(pod), settings); err == nil || !strings.Contains(err.Error(), "containers: is there twice") {
+		t.Errorf("got error %v, want an error about containers", err)
+	}
+}
+
 func TestSettingsOfAFileWithAMistake(t *testing.T) {
 	t.Parallel()
 	if _, err := mutate.ParseSettings([]byte("token-expiration-seconds: 1\n"), nil); err == nil || !strings.Contains(err.Error(), "token-expiration-seconds") {

@@ -16,7 +16,7 @@ import (
 // missingVariables returns the encoded variables that the container lacks. The
 // container's own variables stay.
 func (m *mutation) missingVariables(c *container) [][]byte {
-	if !m.unnamed() && !m.setsKnown(c) {
+	if !m.unnamed() && !m.conditional && !m.setsKnown(c) {
 		return m.environment
 	}
 	var missing [][]byte
@@ -24,6 +24,10 @@ func (m *mutation) missingVariables(c *container) [][]byte {
 		p := &m.providers[i]
 		if own := ownCredentials(c, p); len(own) > 0 {
 			m.addFinding(reason.EnvironmentTaken, c.name, "it sets "+strings.Join(own, ", ")+" itself and keeps its own "+p.Name+" credentials")
+			continue
+		}
+		if p.Needs != "" && !sets(c, p.Needs) {
+			m.addFinding(reason.EnvironmentIncomplete, c.name, fmt.Sprintf("it does not set %s itself, so it gets the %s token in its volume, but none of the variables: SDKs would fail", p.Needs, p.Name))
 			continue
 		}
 		selects := selectsProfile(c, p)
@@ -105,14 +109,20 @@ func setsOther(c *container, v *annotations.Variable) bool {
 	return got.derived || string(got.value) != v.Value
 }
 
+// sets reports whether the container sets the variable of this name, and not to an empty
+// value, which SDKs take for none.
+func sets(c *container, name string) bool {
+	got := c.variable(name)
+	return got != nil && (got.derived || len(got.value) > 0)
+}
+
 // selectsProfile reports whether the container selects a profile of Lanyard's file, and
-// not of its own. SDKs take an empty name for none.
+// not of its own.
 func selectsProfile(c *container, p *encodedProvider) bool {
 	if p.Selector == "" {
 		return false
 	}
-	got := c.variable(p.Selector)
-	return got != nil && (got.derived || len(got.value) > 0) &&
+	return sets(c, p.Selector) &&
 		!slices.ContainsFunc(p.Variables, func(v annotations.Variable) bool { return v.Profiles && setsOther(c, &v) })
 }
 

@@ -257,7 +257,7 @@ func (c *cluster) writeSample(t *testing.T, webhook *rules, a *sample) {
 	a.deniedHere = err
 	switch {
 	case isUnavailable(err):
-	case (err == nil) != (a.denied == nil), err != nil && !strings.Contains(err.Error(), "lanyard: "+a.denied.Error()):
+	case (err == nil) != (a.denied == nil), err != nil && !strings.Contains(err.Error(), "lanyard: "+withoutNearest(a.denied.Error())):
 		t.Errorf("ServiceAccount %d: got error %v\nwant %v", a.index, err, a.denied)
 	case err == nil && !maps.Equal(stored.Labels, a.meta.Labels):
 		t.Errorf("ServiceAccount %d: got labels %v, want %v", a.index, stored.Labels, a.meta.Labels)
@@ -272,18 +272,25 @@ func isUnavailable(err error) bool {
 // compareRandom creates a pod, and returns the result for the count.
 func (c *cluster) compareRandom(t *testing.T, webhook *rules, a *sample, pod *corev1.Pod, name string) string {
 	t.Helper()
-	want, _, errWant := mutated(t, webhook, pod)
+	want, decision, errWant := mutated(t, webhook, pod)
 	got, err := c.client.CoreV1().Pods(a.live).Create(t.Context(), pod, dryRun)
 	switch {
 	case isUnavailable(err), err == nil && isUnavailable(a.deniedHere):
 		return notHere
-	case errWant != nil && err != nil && strings.Contains(err.Error(), "lanyard: "+errWant.Error()):
+	case errWant != nil && err != nil && strings.Contains(err.Error(), "lanyard: "+withoutNearest(errWant.Error())):
 		return alike
 	case errWant != nil && err == nil && a.denied != nil:
 		return alikeSA // which writeSample compares
 	case errWant != nil:
 		t.Errorf("%s: got error %v\nwant %v", name, err, errWant)
 		return different
+	}
+	if _, warnings := decision.Texts(); warnsOfGuard(warnings) {
+		if err == nil || !strings.Contains(err.Error(), nothingLeft) {
+			t.Errorf("%s: got error %v, want %q in it", name, err, nothingLeft)
+			return different
+		}
+		return asGuard
 	}
 	stored, errPlain := c.inPlain(t, want)
 	if errPlain != nil {
@@ -314,28 +321,28 @@ func (c *cluster) inPlain(t *testing.T, pod *corev1.Pod) (*corev1.Pod, error) {
 	return c.client.CoreV1().Pods(plainNamespace).Create(t.Context(), pod, dryRun)
 }
 
-// mutated returns the pod as the webhook makes it, and whether the webhook changed it.
-func mutated(t *testing.T, webhook *rules, pod *corev1.Pod) (*corev1.Pod, bool, error) {
+// mutated returns the pod as the webhook makes it, and the decision.
+func mutated(t *testing.T, webhook *rules, pod *corev1.Pod) (*corev1.Pod, *mutate.Decision, error) {
 	t.Helper()
 	pod = pod.DeepCopy()
 	pod.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}
 	text, err := json.Marshal(pod)
 	if err != nil {
-		return nil, false, err
+		return nil, nil, err
 	}
 	read, err := mutate.ReadPod(text, webhook.Settings.Settings)
 	if err != nil {
-		return nil, false, err
+		return nil, nil, err
 	}
 	decision, err := mutate.Decide(webhook.Settings.Settings, webhook.accounts[pod.Namespace+"/"+pod.Spec.ServiceAccountName], webhook.namespaces[pod.Namespace], read)
 	if err == nil {
 		text, err = decision.Apply(text)
 	}
 	if err != nil {
-		return nil, false, err
+		return nil, nil, err
 	}
 	var result corev1.Pod
-	return &result, decision.Patch != nil, json.Unmarshal(text, &result)
+	return &result, decision, json.Unmarshal(text, &result)
 }
 
 // holdsAgain sends an injected pod through the policies and the webhook once more, as it is
@@ -349,8 +356,8 @@ func (c *cluster) holdsAgain(t *testing.T, webhook *rules, got *corev1.Pod, name
 	} else if diff := cmp.Diff(compared(got), compared(second)); diff != "" {
 		t.Errorf("%s: a second admission changes (-first +second):\n%s", name, diff)
 	}
-	if _, changes, err := mutated(t, webhook, again); err != nil || changes {
-		t.Errorf("%s: the webhook after the policies changes the pod: %t, %v", name, changes, err)
+	if _, decision, err := mutated(t, webhook, again); err != nil || decision.Patch != nil {
+		t.Errorf("%s: the webhook after the policies changes the pod: %+v, %v", name, decision, err)
 	}
 	again.Spec.Containers = append(again.Spec.Containers, corev1.Container{Name: "late", Image: "image"})
 	want, _, err := mutated(t, webhook, again)

@@ -97,6 +97,9 @@ func (v *ServiceAccountValidator) check(namespace string, object *ServiceAccount
 	if err != nil || identity == nil {
 		return err
 	}
+	if err := mutate.CheckSize(v.Settings.Settings, &account, identity); err != nil {
+		return err
+	}
 	policy, err := lookup()
 	if err != nil {
 		return err
