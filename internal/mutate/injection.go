@@ -71,8 +71,13 @@ func NewInjection(injection *provider.Injection) *Injection {
 			p.variables = append(p.variables, encoded)
 			result.known[v.Name] = struct{}{}
 		}
-		for _, name := range p.Shadows {
-			result.known[name] = struct{}{}
+		for _, shadow := range p.Shadows {
+			result.known[shadow.Name] = struct{}{}
+		}
+		for _, names := range p.Synonyms {
+			for _, name := range names {
+				result.known[name] = struct{}{}
+			}
 		}
 		result.environment = append(result.environment, p.variables...)
 		result.providers = append(result.providers, p)

@@ -42,14 +42,14 @@ func (v *ServiceAccountValidator) Decide(ctx context.Context, request *admission
 	if object.name != "" && !unchanged {
 		v.Invalidator.Invalidate(request.Namespace, object.name)
 	}
-	err := v.check(ctx, request.Namespace, object)
+	doubts, err := v.check(ctx, request.Namespace, object)
 	if denied, ok := errors.AsType[*reason.Error](err); ok && (unchanged || v.isAdopted(request.Namespace, object)) {
 		// The mistake is older than this write, which changes something else, such as a
 		// finalizer. Or it is in an annotation of a peer, which may have accepted it.
 		// The write must not be denied.
 		return admission.Response{Reason: denied.Reason, Warnings: []string{err.Error()}}, nil
 	}
-	return admission.Response{Reason: reason.Valid}, err
+	return admission.Response{Reason: reason.Valid, Warnings: doubts}, err
 }
 
 // isAdopted reports whether all mistakes of the ServiceAccount are in annotations that
@@ -69,14 +69,15 @@ func (v *ServiceAccountValidator) isAdopted(namespace string, object *ServiceAcc
 	})
 }
 
-// check returns the first error in the annotations, as a *reason.Error.
-func (v *ServiceAccountValidator) check(ctx context.Context, namespace string, object *ServiceAccount) error {
+// check returns why SDKs cannot use identities, and the first error in the annotations, as a
+// *reason.Error.
+func (v *ServiceAccountValidator) check(ctx context.Context, namespace string, object *ServiceAccount) (doubts []string, err error) {
 	if !object.isWhole(v.Settings) {
-		return v.tooManyBytes("serviceaccount", namespace+"/"+object.name, object.annotationBytes, v.MaxServiceAccountBytes())
+		return nil, v.tooManyBytes("serviceaccount", namespace+"/"+object.name, object.annotationBytes, v.MaxServiceAccountBytes())
 	}
 	identity, err := v.identity(namespace, object.name, object.annotations)
 	if err != nil || identity == nil {
-		return err
+		return nil, err
 	}
-	return v.checkPolicy(ctx, namespace, object.name, identity)
+	return identity.Doubts(), v.checkPolicy(ctx, namespace, object.name, identity)
 }

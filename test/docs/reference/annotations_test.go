@@ -222,8 +222,16 @@ func variables() (string, error) {
 func shadows() (string, error) {
 	t := newTable("Provider", "Variables")
 	for _, d := range provider.Builtin() {
-		if len(d.Shadows) > 0 {
-			t.row(code(d.Name), code(strings.Join(d.Shadows, "`, `")))
+		var names []string
+		for _, shadow := range d.Shadows {
+			name := code(shadow.Name)
+			if len(shadow.Unless) > 0 {
+				name += " unless it is " + code(strings.Join(shadow.Unless, "`, `"))
+			}
+			names = append(names, name)
+		}
+		if len(names) > 0 {
+			t.row(code(d.Name), strings.Join(names, ", "))
 		}
 	}
 	return t.String(), nil
