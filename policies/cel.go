@@ -13,59 +13,59 @@ import (
 )
 
 // Policies cannot call the functions of a provider. This file has the functions as
-// expressions. A test in test/policies compares each pair.
+// expressions. The test in test/policies compares each pair, and needs the exported names.
 //
 // In an expression, {NAME} is a value, as in annotations.Values and in templates.
 
-// providerFunctions are the functions of one provider.
-type providerFunctions struct {
-	// expand has Parameter.Expand, by the name of the parameter. "value" is the value, and a
+// Functions are the functions of one provider, as expressions.
+type Functions struct {
+	// Expand has Parameter.Expand, by the name of the parameter. "value" is the value, and a
 	// {NAME} is the cluster's value of a parameter.
-	expand map[string]string
-	// derived has the values of Provider.Derive.
-	derived []derived
-	// file is the content of the credential file without profiles; empty if there is none.
-	file string
+	Expand map[string]string
+	// Derived has the values of Provider.Derive.
+	Derived []Derived
+	// File is the content of the credential file without profiles; empty if there is none.
+	File string
 }
 
-// derived is a value of Provider.Derive.
-type derived struct {
-	// name is the name of the value, and value is the expression.
-	name, value string
-	// valid is false if the expression cannot have the value; empty for always true. want
+// Derived is a value of Provider.Derive.
+type Derived struct {
+	// Name is the name of the value, and Value is the expression.
+	Name, Value string
+	// Valid is false if the expression cannot have the value; empty for always true. Want
 	// then completes the sentence "the ServiceAccount ...".
-	valid, want string
+	Valid, Want string
 }
 
-// functions returns the functions of a provider. A custom provider has none.
-func functions(p *annotations.Provider) providerFunctions {
+// FunctionsOf returns the functions of a provider. A custom provider has none.
+func FunctionsOf(p *annotations.Provider) Functions {
 	switch p.Name {
 	case "aws":
-		return providerFunctions{
-			expand: map[string]string{"role-arn": `value == '' || value.startsWith('arn:') ? value : {role-arn-prefix} + value`},
-			derived: []derived{{
-				name: "default-session-name", value: `{serviceaccount} + '@' + {namespace}`,
+		return Functions{
+			Expand: map[string]string{"role-arn": `value == '' || value.startsWith('arn:') ? value : {role-arn-prefix} + value`},
+			Derived: []Derived{{
+				Name: "default-session-name", Value: `{serviceaccount} + '@' + {namespace}`,
 				// CEL has no hash.
-				valid: `({serviceaccount} + '@' + {namespace}).size() <= 64`, want: "has a session name of more than 64 characters, which policies cannot shorten",
+				Valid: `({serviceaccount} + '@' + {namespace}).size() <= 64`, Want: "has a session name of more than 64 characters, which policies cannot shorten",
 			}},
 		}
 	case "gcp":
-		return providerFunctions{
-			expand: map[string]string{"service-account": `value == '' || {default-project} == '' || value.contains('@') ? value :
+		return Functions{
+			Expand: map[string]string{"service-account": `value == '' || {default-project} == '' || value.contains('@') ? value :
   value + '@' + {default-project}.split(':', 2).reverse().join('.') + '.iam.gserviceaccount.com'`},
-			derived: []derived{{name: "project", value: `([{project}, ` + projectOf(p) + `, {default-project}].filter(id, id != '') + [''])[0]`}},
-			file:    externalAccount,
+			Derived: []Derived{{Name: "project", Value: `([{project}, ` + projectOf(p) + `, {default-project}].filter(id, id != '') + [''])[0]`}},
+			File:    externalAccount,
 		}
 	}
-	return providerFunctions{}
+	return Functions{}
 }
 
-// podNameFits is provider.PodNameFits as an expression. "value" is the name.
-const podNameFits = `value == '' || value.size() >= 2 && value.size() <= 64`
+// PodNameFits is provider.PodNameFits as an expression. "value" is the name.
+const PodNameFits = `value == '' || value.size() >= 2 && value.size() <= 64`
 
-// checks returns the expression for the words about a value that is not valid, or ”. "value"
-// is the value.
-func checks(p *annotations.Parameter) string {
+// Checks returns the expression for the words about a value that is not valid; they are empty
+// for a valid value. "value" is the value.
+func Checks(p *annotations.Parameter) string {
 	text := fmt.Sprintf("bytes(value).size() > %[1]d ? 'must have at most %[1]d bytes' : ", p.MaxBytes)
 	for i := range p.Grammar.Checks {
 		check := &p.Grammar.Checks[i]
@@ -103,13 +103,13 @@ func withoutPrefix(prefixes []string) string {
 	return "(" + text + "value)"
 }
 
-// canonical returns the expression for the canonical spelling of a valid value, or "" if that
+// Canonical returns the expression for the canonical spelling of a valid value, or "" if that
 // is the value.
-func canonical(g *annotations.Grammar) string {
+func Canonical(p *annotations.Parameter) string {
 	switch {
-	case len(g.Prefixes) > 0:
-		return withoutPrefix(g.Prefixes)
-	case g.LowerGUIDs:
+	case len(p.Grammar.Prefixes) > 0:
+		return withoutPrefix(p.Grammar.Prefixes)
+	case p.Grammar.LowerGUIDs:
 		return lower(texts.GUIDPattern)
 	}
 	return ""
@@ -133,7 +133,7 @@ const externalAccount = `'{"type":"external_account","audience":"//iam.googleapi
 // universe is the domain of Google's APIs.
 const universe = `({universe-domain} == '' ? 'googleapis.com' : {universe-domain})`
 
-// projectOf is the project of the e-mail of the identity, or ”.
+// projectOf is the project of the e-mail of the identity; empty if the e-mail has none.
 func projectOf(gcp *annotations.Provider) string {
 	var users string // the pattern of the service accounts of users
 	for i := range gcp.Parameters {

@@ -154,7 +154,7 @@ func TestCELIsShort(t *testing.T) {
 
 var (
 	comment      = regexp.MustCompile(`(?s)\{\{- /\*.*?\*/ -\}\}`)
-	directive    = regexp.MustCompile(`\{\{-? ?(define|range|with|if|else|end|plus|\$prefix|template "(pods|serviceaccounts|namespaces|takesPart|account|namespace|pod)")[^}]*\}\}`)
+	directive    = regexp.MustCompile(`\{\{-? ?(define|range|with|if|else|end|plus|template "(pods|serviceaccounts|namespaces|takesPart|account|namespace|pod)")[^}]*\}\}`)
 	isYAML       = regexp.MustCompile(`^(---|- \{.*|(- )?[A-Za-z.\-/]+:( .*)?)$`)
 	isExpression = regexp.MustCompile(`^(- )?expression: [^>]`)
 )

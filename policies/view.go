@@ -157,13 +157,13 @@ func newProviderView(d *annotations.Provider, s *annotations.Settings) providerV
 		}
 	}
 	p.Audience, _ = expand(cmp.Or(s.Parameters[d.Key("audience")], d.DefaultAudience), values, "")
-	for _, derived := range functions(d).derived {
-		variable := p.ID + "_Derived_" + identifier(derived.name)
-		p.Derived = append(p.Derived, derivedView{variable, fill(derived.value), fill(derived.valid), derived.want})
-		values[derived.name] = "variables." + variable
+	for _, derived := range FunctionsOf(d).Derived {
+		variable := p.ID + "_Derived_" + identifier(derived.Name)
+		p.Derived = append(p.Derived, derivedView{variable, fill(derived.Value), fill(derived.Valid), derived.Want})
+		values[derived.Name] = "variables." + variable
 	}
 	p.principals(values)
-	if file := functions(d).file; file != "" {
+	if file := FunctionsOf(d).File; file != "" {
 		p.File = fill(file)
 		values["credential-file"] = onEitherSystem(s.TokenMountPath + "/" + d.CredentialFile.Path)
 	}
@@ -190,8 +190,8 @@ func (p *providerView) parameter(parameter *annotations.Parameter, fill func(str
 	if parameter.Parse != nil { // policies cannot have the parameter
 		return view
 	}
-	view.Expand = fill(functions(p.Provider).expand[parameter.Name])
-	view.Checks, view.Canonical = checks(parameter), canonical(&parameter.Grammar)
+	view.Expand = fill(FunctionsOf(p.Provider).Expand[parameter.Name])
+	view.Checks, view.Canonical = Checks(parameter), Canonical(parameter)
 	return view
 }
 
@@ -229,7 +229,7 @@ func wants(d *annotations.Provider, v *annotations.Variable, values map[string]s
 		view.Is = "principal"
 	}
 	if v.PodName != "" {
-		view.PodName = values[v.PodName] + " != '' && [object.metadata.?name.orValue('')].exists(value, " + podNameFits + ")"
+		view.PodName = values[v.PodName] + " != '' && [object.metadata.?name.orValue('')].exists(value, " + PodNameFits + ")"
 	}
 	return []wantView{view}
 }

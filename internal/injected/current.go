@@ -35,7 +35,7 @@ const (
 // Judge returns the state of a running pod. called reports whether Lanyard is called for
 // its namespace, and optedOut whether the pod opts out. fresh is a new pod of the same
 // ServiceAccount, or nil if it is not known.
-func Judge(running, fresh *Pod, called, optedOut bool, keys *annotations.Settings) State {
+func Judge(running, fresh *Pod, called, optedOut bool, s *annotations.Settings) State {
 	switch {
 	case optedOut:
 		return OptedOut
@@ -43,7 +43,7 @@ func Judge(running, fresh *Pod, called, optedOut bool, keys *annotations.Setting
 		return Excluded
 	case fresh == nil:
 		return Unknown
-	case running.current(fresh, keys):
+	case running.current(fresh, s):
 		return Current
 	case len(running.Providers) == 0 && !running.hasToken(fresh):
 		return Without
@@ -64,7 +64,7 @@ func (p *Pod) hasToken(fresh *Pod) bool {
 // current reports whether a running pod has the credentials that fresh, a new pod of
 // the same ServiceAccount, gets. The containers of the two may differ: variables and
 // mounts that a container sets itself, so that Lanyard leaves them out, do not count.
-func (p *Pod) current(fresh *Pod, keys *annotations.Settings) bool {
+func (p *Pod) current(fresh *Pod, s *annotations.Settings) bool {
 	if !slices.Equal(p.Providers, fresh.Providers) || !maps.Equal(p.Files, fresh.Files) ||
 		!slices.EqualFunc(p.Tokens, fresh.Tokens, sameToken) || !p.currentCopies(fresh) {
 		return false
@@ -76,7 +76,7 @@ func (p *Pod) current(fresh *Pod, keys *annotations.Settings) bool {
 			return false
 		}
 	}
-	for _, d := range keys.Providers {
+	for _, d := range s.Providers {
 		for i := range d.Variables {
 			if v := &d.Variables[i]; !p.currentVariable(d, v, was, is[v.Name]) {
 				return false

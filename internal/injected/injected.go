@@ -144,7 +144,7 @@ type source struct {
 }
 
 // Read reads a pod: a pointer to a Pod of the API, an unstructured object or JSON.
-func Read(pod any, keys *annotations.Settings) (*Pod, error) {
+func Read(pod any, s *annotations.Settings) (*Pod, error) {
 	text, err := json.Marshal(pod)
 	if err != nil {
 		return nil, fmt.Errorf("read the pod: %w", err)
@@ -157,7 +157,7 @@ func Read(pod any, keys *annotations.Settings) (*Pod, error) {
 	if value := m.Metadata.Annotations[annotations.Injected]; value != "" {
 		p.Providers = strings.Split(value, ",")
 	}
-	definitions := slices.DeleteFunc(slices.Clone(keys.Providers), func(d *annotations.Provider) bool { return !slices.Contains(p.Providers, d.Name) })
+	definitions := slices.DeleteFunc(slices.Clone(s.Providers), func(d *annotations.Provider) bool { return !slices.Contains(p.Providers, d.Name) })
 	for _, d := range definitions {
 		if d.CredentialFile == nil {
 			continue
@@ -288,14 +288,14 @@ func Slashes(file string) string {
 // volumes, mounts and variables. A pod that was not injected stays as it is. An own variable
 // directly before Lanyard's variables that could be Lanyard's by its name and value is
 // removed, too: a pod does not show which one it is.
-func Remove(pod map[string]any, keys *annotations.Settings) error {
-	p, err := Read(pod, keys)
+func Remove(pod map[string]any, s *annotations.Settings) error {
+	p, err := Read(pod, s)
 	if err != nil || len(p.Providers) == 0 {
 		return err
 	}
 	metadata, _ := pod["metadata"].(map[string]any)
 	marks, _ := metadata["annotations"].(map[string]any)
-	for _, key := range keys.Marks() {
+	for _, key := range s.Marks() {
 		delete(marks, key)
 	}
 	if labels, _ := metadata["labels"].(map[string]any); labels[annotations.IdentityLabel] == annotations.IdentityInjected {
@@ -316,12 +316,12 @@ func Remove(pod map[string]any, keys *annotations.Settings) error {
 			})
 		}
 	}
-	keep(spec, "volumes", func(i int) bool { return used[p.volumes[i].Name] || !p.isOwn(&p.volumes[i], keys) })
+	keep(spec, "volumes", func(i int) bool { return used[p.volumes[i].Name] || !p.isOwn(&p.volumes[i], s) })
 	return nil
 }
 
 // isOwn reports whether Lanyard added the volume, by its name and its form.
-func (p *Pod) isOwn(v *volume, keys *annotations.Settings) bool {
+func (p *Pod) isOwn(v *volume, settings *annotations.Settings) bool {
 	switch {
 	case p.isCopy(v.Name):
 		return true
@@ -333,7 +333,7 @@ func (p *Pod) isOwn(v *volume, keys *annotations.Settings) bool {
 		case s.Token != nil:
 			return !slices.ContainsFunc(p.Tokens, func(t Token) bool { return t.Path == s.Token.Path })
 		case s.Files != nil && len(s.Files.Items) == 1:
-			return !slices.ContainsFunc(keys.Providers, func(d *annotations.Provider) bool {
+			return !slices.ContainsFunc(settings.Providers, func(d *annotations.Provider) bool {
 				return d.CredentialFile != nil && d.CredentialFile.Path == s.Files.Items[0].Path
 			})
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/mutate"
 	"github.com/lanyard-dev/lanyard/internal/provider"
 	"github.com/lanyard-dev/lanyard/internal/reason"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 const gcpProvider = "projects/1/locations/global/workloadIdentityPools/pool/providers/prov"
@@ -26,7 +27,7 @@ func builtin() *provider.Injection {
 	}
 	var identities []annotations.Identity
 	for _, d := range provider.Builtin() {
-		identities = append(identities, annotations.Identity{Definition: d, Values: values[d.Name], Audience: "aud"})
+		identities = append(identities, annotations.Identity{Provider: d, Values: values[d.Name], Audience: "aud"})
 	}
 	return provider.NewInjection(identities, &provider.Subject{Namespace: "ns", ServiceAccount: "sa", MountPath: mountPath, TokenExpirationSeconds: 3600})
 }

@@ -46,24 +46,19 @@ func withFile() *provider.Injection {
 	return i
 }
 
-func newKeys(t testing.TB, prefix string) *annotations.Settings {
+func newSettings(t testing.TB) *annotations.Settings {
 	t.Helper()
-	keys, err := annotations.NewKeys(prefix, provider.Builtin())
+	s, err := annotations.NewSettings(provider.Builtin())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &keys
-}
-
-func defaultKeys(t testing.TB) *annotations.Settings {
-	t.Helper()
-	return newKeys(t, annotations.Prefix)
+	return s
 }
 
 // read returns the pod in a text that has nothing else.
-func read(text string, keys *annotations.Settings) (*mutate.Pod, error) {
+func read(text string, settings *annotations.Settings) (*mutate.Pod, error) {
 	s, pod := jsonscan.New([]byte(text)), new(mutate.Pod)
-	if _, err := pod.Read(s, keys); err != nil {
+	if _, err := pod.Read(s, settings); err != nil {
 		return nil, err
 	}
 	return pod, s.End()
@@ -71,7 +66,7 @@ func read(text string, keys *annotations.Settings) (*mutate.Pod, error) {
 
 func parse(t testing.TB, pod string) *mutate.Pod {
 	t.Helper()
-	parsed, err := read(pod, defaultKeys(t))
+	parsed, err := read(pod, newSettings(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +76,7 @@ func parse(t testing.TB, pod string) *mutate.Pod {
 // tryCreate returns what Create returns for a pod that selects all containers.
 func tryCreate(t *testing.T, pod string, i *provider.Injection) (mutate.Result, error) {
 	t.Helper()
-	return mutate.Create(parse(t, pod), &annotations.Pod{}, mutate.NewInjection(i, defaultKeys(t)))
+	return mutate.Create(parse(t, pod), &annotations.Pod{}, mutate.NewInjection(i))
 }
 
 func create(t *testing.T, pod string, i *provider.Injection) mutate.Result {
@@ -91,7 +86,7 @@ func create(t *testing.T, pod string, i *provider.Injection) mutate.Result {
 
 func createSelected(t *testing.T, pod string, i *provider.Injection, selection *annotations.Pod) mutate.Result {
 	t.Helper()
-	result, err := mutate.Create(parse(t, pod), selection, mutate.NewInjection(i, defaultKeys(t)))
+	result, err := mutate.Create(parse(t, pod), selection, mutate.NewInjection(i))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -36,12 +36,12 @@ const (
 //
 // Volumes, variables and mounts are read later, by Create and AddEphemeral: the
 // pods of ServiceAccounts without an identity, which are most, do not need them.
-func (p *Pod) Read(s *jsonscan.Scanner, keys *annotations.Settings) (cost int, err error) {
+func (p *Pod) Read(s *jsonscan.Scanner, settings *annotations.Settings) (cost int, err error) {
 	if s.Kind() != jsonscan.Object {
 		return 0, fmt.Errorf("pod: got %s, want object", s.Kind())
 	}
 	*p = Pod{containers: p.containers[:0], vars: p.vars, mounts: p.mounts, plans: p.plans, patch: p.patch}
-	r := reader{Scanner: s, keys: keys, pod: p}
+	r := reader{Scanner: s, settings: settings, pod: p}
 	err = r.Object(r.podMember)
 	if p.ServiceAccountName == "" {
 		p.ServiceAccountName = "default"
@@ -52,7 +52,7 @@ func (p *Pod) Read(s *jsonscan.Scanner, keys *annotations.Settings) (cost int, e
 // reader fills a Pod from JSON.
 type reader struct {
 	*jsonscan.Scanner
-	keys     *annotations.Settings
+	settings *annotations.Settings
 	pod      *Pod
 	names    []string // of the volumes to keep
 	elements int      // of lists, as far as they were read or skipped
@@ -130,7 +130,7 @@ func (r *reader) annotation(key []byte) error {
 	if string(key) == annotations.MirrorPod {
 		r.pod.Mirror = true
 	}
-	if !bytes.HasPrefix(key, []byte(annotations.Prefix)) && (len(r.keys.PeerTokens) == 0 || r.keys.PeerToken(texts.Cut(key, texts.MaxKey)) == "") {
+	if !bytes.HasPrefix(key, []byte(annotations.Prefix)) && (len(r.settings.PeerTokens) == 0 || r.settings.PeerToken(texts.Cut(key, texts.MaxKey)) == "") {
 		return nil
 	}
 	name := texts.Cut(key, texts.MaxKey)

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lanyard-dev/lanyard/internal/provider"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 // configFile is the path of the file with the profiles.
@@ -18,7 +19,7 @@ const configFile = "/lanyard/aws/config"
 // withProfiles returns the injection of AWS with a profile.
 func withProfiles() *provider.Injection {
 	return provider.NewInjection([]annotations.Identity{{
-		Definition: provider.Builtin()[0], Audience: "aud",
+		Provider: provider.Builtin()[0], Audience: "aud",
 		Values:   annotations.Values{"role-arn": "arn:aws:iam::111122223333:role/r", "region": "eu-central-1"},
 		Profiles: []annotations.Profile{{Name: "audit", Identity: "arn:aws:iam::111122223333:role/audit"}},
 	}}, &provider.Subject{Namespace: "ns", ServiceAccount: "sa", MountPath: mountPath, TokenExpirationSeconds: 3600})

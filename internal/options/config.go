@@ -65,7 +65,11 @@ func (o *Options) ReadConfig(text []byte, fs *pflag.FlagSet) (err error) {
 		case flag.Changed: // on the command line
 			continue
 		}
-		if err := fs.Set(name, setting.Value); err != nil {
+		text, err := setting.TextFor(flag.Value.Type())
+		if err == nil {
+			err = fs.Set(name, text)
+		}
+		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 	}

@@ -290,12 +290,12 @@ func MissingRight(err error) string {
 // DryRun judges the result of a dry run of a pod of the ServiceAccount, which has
 // the label of the probe: whether the API server can call the webhook, and whether the pod
 // would get credentials.
-func DryRun(keys *annotations.Settings, serviceAccount string, answer Answer) []Section {
+func DryRun(s *annotations.Settings, serviceAccount string, answer Answer) []Section {
 	called := Probe(answer.Err)
 	var tried Line
 	switch {
 	case called.Status == OK:
-		tried = Injection(keys, serviceAccount, answer)
+		tried = Injection(s, serviceAccount, answer)
 	case noServiceAccount.MatchString(answer.Err.Error()):
 		tried = NoServiceAccount(serviceAccount)
 	case called.Status == Failed:
@@ -341,10 +341,10 @@ func Unasked(right string) Line {
 
 // Injection judges the result of the dry run of a pod of a ServiceAccount that
 // needs credentials.
-func Injection(keys *annotations.Settings, serviceAccount string, answer Answer) Line {
+func Injection(s *annotations.Settings, serviceAccount string, answer Answer) Line {
 	read, err := &injected.Pod{}, answer.Err
 	if err == nil {
-		read, err = injected.Read(answer.Pod.Object, keys)
+		read, err = injected.Read(answer.Pod.Object, s)
 	}
 	providers := strings.Join(read.Providers, ", ")
 	switch {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/test/support/cases"
 )
 
@@ -23,8 +24,8 @@ type grammar struct {
 	Message string            `json:"message"`
 }
 
-// parameter returns the parameter of a definition.
-func parameter(t *testing.T, provider, name string) *Parameter {
+// parameter returns the parameter of a provider.
+func parameter(t *testing.T, provider, name string) *annotations.Parameter {
 	t.Helper()
 	for _, d := range Builtin() {
 		for i := range d.Parameters {
@@ -86,32 +87,5 @@ func (g *grammar) check(t *testing.T, name string) {
 		if got, err := p.Read(value); err == nil || got != "" || err.Error() != want {
 			t.Errorf("%s: %q: got %q and error %v, want error %s", sentence, value, got, err, want)
 		}
-	}
-}
-
-func TestProjectOfAServiceAccount(t *testing.T) {
-	t.Parallel()
-	tests := map[string]struct{ email, project string }{
-		"a user's own service account has its project in the e-mail": {"reader@my-project.iam.gserviceaccount.com", "my-project"},
-		"a domain comes before its project":                          {"reader@my-project.example.com.iam.gserviceaccount.com", "example.com:my-project"},
-		"App Engine's service account is named after the project":    {"my-project@appspot.gserviceaccount.com", "my-project"},
-		"Compute Engine's e-mail has a number, which is not an ID":   {"123456789012-compute@developer.gserviceaccount.com", ""},
-		"direct federation has no service account":                   {"", ""},
-	}
-	project := parameter(t, "gcp", "project")
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			got := projectOf(tt.email)
-			if got != tt.project {
-				t.Errorf("%s: got project %q, want %q", tt.email, got, tt.project)
-			}
-			if got == "" {
-				return
-			}
-			if _, err := project.Read(got); err != nil {
-				t.Errorf("%s: its project %q is not accepted as an annotation: %v", tt.email, got, err)
-			}
-		})
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lanyard-dev/lanyard/internal/provider"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 // withProfiles returns an AWS identity with profiles.
@@ -108,35 +109,11 @@ func TestWithoutProfilesThereIsNoConfigFile(t *testing.T) {
 	}
 }
 
-func TestPrincipalsAreTheAllowedParametersToo(t *testing.T) {
-	t.Parallel()
-	d := &annotations.Provider{Name: "x", PrincipalParameters: []string{"role"}, Parameters: []annotations.Parameter{
-		{Name: "role", Required: true}, {Name: "region"}, {Name: "project", Allowed: true}, {Name: "team", Allowed: true},
-	}}
-	i := annotations.Identity{Definition: d, Values: annotations.Values{"role": "r", "region": "eu", "project": "p"}}
-	if diff := cmp.Diff([]string{"r", "p"}, i.AppendPrincipals(nil)); diff != "" {
-		t.Errorf("principals (-want +got):\n%s", diff)
-	}
-}
-
 func TestPrincipalsAreThoseOfTheProfilesToo(t *testing.T) {
 	t.Parallel()
 	aws := withProfiles(twoProfiles()...)
 	if diff := cmp.Diff([]string{roleARN, auditARN, backupARN}, aws.AppendPrincipals(nil)); diff != "" {
 		t.Errorf("principals (-want +got):\n%s", diff)
-	}
-}
-
-func TestProfileNamesHaveAGrammar(t *testing.T) {
-	t.Parallel()
-	for name, valid := range map[string]bool{
-		"audit": true, "a": true, "Team_1.audit-eu": true, strings.Repeat("a", 44): true, "0": true,
-		"": false, "default": false, strings.Repeat("a", 45): false, "-a": false, "a-": false, ".a": false, "_": false,
-		"a b": false, "a]": false, "a\nb": false, "a\n": false, "\na": false, "a=b": false, "a/b": false, "ä": false, "a\t": false, "a#": false,
-	} {
-		if err := annotations.parseProfileName(name); (err == nil) != valid {
-			t.Errorf("%q: got error %v, want valid %t", name, err, valid)
-		}
 	}
 }
 

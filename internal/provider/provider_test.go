@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/lanyard-dev/lanyard/internal/provider"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 const (
@@ -37,7 +38,7 @@ func subject() *provider.Subject {
 // value each.
 func identity(name, audience string, values ...string) annotations.Identity {
 	i := slices.IndexFunc(provider.Builtin(), func(d *annotations.Provider) bool { return d.Name == name })
-	identity := annotations.Identity{Definition: provider.Builtin()[i], Audience: audience, Values: annotations.Values{}}
+	identity := annotations.Identity{Provider: provider.Builtin()[i], Audience: audience, Values: annotations.Values{}}
 	for pair := range slices.Chunk(values, 2) {
 		identity.Values[pair[0]] = pair[1]
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"github.com/lanyard-dev/lanyard/internal/provider"
 	"github.com/lanyard-dev/lanyard/internal/settings"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 const example = `# a comment
@@ -52,7 +52,7 @@ func parse(t *testing.T, text string) *settings.File {
 	return file
 }
 
-func TestAProviderIsADefinition(t *testing.T) {
+func TestACustomProviderIsAProvider(t *testing.T) {
 	t.Parallel()
 	file := parse(t, example)
 	want := []*annotations.Provider{{
@@ -68,7 +68,7 @@ func TestAProviderIsADefinition(t *testing.T) {
 			{Name: "EXAMPLE_REGION", Value: "{region}/{serviceaccount}", Group: "region"},
 		},
 	}}
-	if diff := cmp.Diff(want, file.Providers, cmpopts.IgnoreFields(annotations.Parameter{}, "Parse", "CEL")); diff != "" {
+	if diff := cmp.Diff(want, file.Providers, cmpopts.IgnoreFields(annotations.Parameter{}, "Grammar")); diff != "" {
 		t.Errorf("providers (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff(map[string]string{"example-region": "eu-{namespace}"}, file.Parameters); diff != "" {
@@ -124,7 +124,7 @@ func TestTheGrammarOfAParameter(t *testing.T) {
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			t.Parallel()
-			p := annotations.Parameter{MaxBytes: 64, Parse: parameters[1].Parse}
+			p := annotations.Parameter{MaxBytes: 64, Grammar: parameters[1].Grammar}
 			if tt.parameter < len(parameters) {
 				p = parameters[tt.parameter]
 			}
@@ -359,7 +359,7 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ignore := cmp.Options{cmpopts.IgnoreFields(annotations.Parameter{}, "Parse", "CEL"), cmpopts.IgnoreUnexported(settings.File{})}
+		ignore := cmp.Options{cmpopts.IgnoreFields(annotations.Parameter{}, "Grammar"), cmpopts.IgnoreUnexported(settings.File{})}
 		if diff := cmp.Diff(file, again, ignore); diff != "" {
 			t.Error(diff)
 		}

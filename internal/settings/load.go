@@ -34,7 +34,12 @@ func Load(config []byte, reserved []string) (*Settings, error) {
 		if i < 0 {
 			return nil, fmt.Errorf("config: %s: unknown setting; settings have the names of the flags of lanyard-webhook", name)
 		}
-		if err := values.File.Settings[name].Set(fields[i].Value); err != nil {
+		value := fields[i].Value
+		text, err := values.File.Settings[name].TextFor(value.Type())
+		if err == nil {
+			err = value.Set(text)
+		}
+		if err != nil {
 			return nil, fmt.Errorf("config: %s: %w", name, err)
 		}
 	}
@@ -71,12 +76,13 @@ type Value interface {
 // listType is the Type of a list, as pflag calls it.
 const listType = "stringSlice"
 
-// Set sets a value to the setting.
-func (s Setting) Set(value Value) error {
-	if s.List && value.Type() != listType {
-		return errors.New("got a list, want a text")
+// TextFor returns the text that sets a flag of this type to the setting. It returns an error
+// for a list, if the flag has a text.
+func (s Setting) TextFor(flagType string) (string, error) {
+	if s.List && flagType != listType {
+		return "", errors.New("got a list, want a text")
 	}
-	return value.Set(s.Value)
+	return s.Value, nil
 }
 
 // Fields returns the fields of the values, in the order of --help.

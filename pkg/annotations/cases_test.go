@@ -45,7 +45,7 @@ type podCase struct {
 // cluster's defaults, and the result of reading them.
 type serviceAccountCase struct {
 	Annotations map[string]string `json:"annotations,omitempty"`
-	// FullCluster is true for a cluster that makes every setting: clusterDefaults.
+	// FullCluster is true for a cluster that has every default: clusterSettings.
 	FullCluster bool `json:"fullCluster,omitempty"`
 	// Defaults are the only settings of another cluster.
 	Defaults   map[string]string `json:"defaults,omitempty"`
@@ -62,14 +62,14 @@ type identityCase struct {
 }
 
 // result sets the result of a case.
-func (c *serviceAccountCase) result(identity *annotations.Identity, errs []string) {
+func (c *serviceAccountCase) result(account *annotations.ServiceAccount, errs []string) {
 	c.Errors, c.Identities, c.Lifetime = errs, nil, 0
-	if identity == nil {
+	if account == nil {
 		return
 	}
-	c.Lifetime = identity.TokenExpirationSeconds
-	for _, i := range identity.Providers {
-		c.Identities = append(c.Identities, identityCase{i.Definition.Name, i.Audience, i.Values, i.TokenAlone})
+	c.Lifetime = account.TokenExpirationSeconds
+	for _, i := range account.Identities {
+		c.Identities = append(c.Identities, identityCase{i.Provider.Name, i.Audience, i.Values, i.TokenAlone})
 	}
 }
 

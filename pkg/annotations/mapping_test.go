@@ -18,7 +18,7 @@ func newMapping(t *testing.T, namespace, name string, short ...string) *annotati
 	for i := 0; i < len(short); i += 2 {
 		given["lanyard.dev/"+short[i]] = short[i+1]
 	}
-	m, errs := annotations.NewMapping(newKeys(t), namespace, name, given, clusterDefaults())
+	m, errs := clusterSettings(t).NewMapping(namespace, name, given)
 	if len(errs) > 0 {
 		t.Fatal(errs.ToAggregate())
 	}
@@ -62,10 +62,11 @@ func TestMap(t *testing.T) {
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			t.Parallel()
-			keys := newKeys(t)
+			s := newSettings(t)
+			s.Mappings = tt.mappings
 			has := prefixed(tt.has)
 			before := maps.Clone(has)
-			got := keys.Map(tt.mappings, tt.namespace, tt.name, has)
+			got := s.Map(tt.namespace, tt.name, has)
 			want := prefixed(tt.want)
 			if tt.want == nil {
 				want = nil
@@ -78,7 +79,7 @@ func TestMap(t *testing.T) {
 			}
 			// What was added stays, and nothing more is added to it.
 			maps.Copy(has, got)
-			if again := keys.Map(tt.mappings, tt.namespace, tt.name, has); len(again) > 0 {
+			if again := s.Map(tt.namespace, tt.name, has); len(again) > 0 {
 				t.Errorf("a second pass added %v", again)
 			}
 		})
@@ -95,7 +96,7 @@ func TestAMappingAsksForAValidIdentity(t *testing.T) {
 		"another prefix in the key":   {"x/aws-role-arn": roleARN},
 		"a lifetime that is too long": {"aws-role-arn": roleARN, "token-expiration-seconds": "1000000"},
 	} {
-		if m, errs := annotations.NewMapping(newKeys(t), "*", "*", prefixed(given), clusterDefaults()); len(errs) == 0 {
+		if m, errs := clusterSettings(t).NewMapping("*", "*", prefixed(given)); len(errs) == 0 {
 			t.Errorf("%s: got %+v and no error", sentence, m)
 		}
 	}

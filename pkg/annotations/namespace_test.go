@@ -75,7 +75,9 @@ func TestParseNamespace(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			policy, errs := annotations.ParseNamespace(newKeys(t), "team", tt.annotations, &annotations.Defaults{AllowedIdentities: tt.defaults})
+			s := newSettings(t)
+			s.AllowedIdentities = tt.defaults
+			policy, errs := s.ParseNamespace("team", tt.annotations)
 			if diff := cmp.Diff(tt.errs, messages(errs)); diff != "" {
 				t.Fatalf("errors (-want +got):\n%s", diff)
 			}

@@ -8,14 +8,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/lanyard-dev/lanyard/internal/provider"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 func TestParsePod(t *testing.T) {
 	t.Parallel()
 	check(t, "pod.yaml", func(t *testing.T, c *podCase) {
-		pod, errs := annotations.ParsePod(newKeys(t), expanded("", c.Annotations), c.Label)
+		pod, errs := newSettings(t).ParsePod(expanded("", c.Annotations), c.Label)
 		c.Errors = messages(errs)
 		if len(errs) == 0 {
 			c.Result.OptOut, c.Result.Insists, c.Result.TokenExpirationSeconds = pod.OptOut, pod.Insists, pod.TokenExpirationSeconds
@@ -27,14 +26,13 @@ func TestParsePod(t *testing.T) {
 // No key that belongs on a ServiceAccount means anything on a pod.
 func TestParsePodDeniesEveryKeyOfAServiceAccount(t *testing.T) {
 	t.Parallel()
-	keys := newKeys(t)
-	for _, key := range append(keys.ServiceAccountKeys(), annotations.AllowedIdentities) {
+	for _, key := range append(newSettings(t).ServiceAccountKeys(), annotations.AllowedIdentities) {
 		if key == annotations.TokenExpirationSeconds {
 			continue // it is also a key of a pod
 		}
 		t.Run(key, func(t *testing.T) {
 			t.Parallel()
-			_, errs := annotations.ParsePod(newKeys(t), map[string]string{key: "x"}, "")
+			_, errs := newSettings(t).ParsePod(map[string]string{key: "x"}, "")
 			if len(errs) != 1 || errs[0].Field != "metadata.annotations["+key+"]" {
 				t.Errorf("got %v, want one error for the key", errs)
 			}
@@ -96,12 +94,13 @@ func TestExpiration(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			identity := annotations.Identity{Providers: []annotations.Identity{newIdentity("aws", "x")}, TokenExpirationSeconds: tt.serviceAccount}
+			account := annotations.ServiceAccount{Identities: []annotations.Identity{newIdentity("aws", "x")}, TokenExpirationSeconds: tt.serviceAccount}
 			if tt.azure {
-				identity.Providers = append(identity.Providers, newIdentity("azure", "x"))
+				account.Identities = append(account.Identities, newIdentity("azure", "x"))
 			}
-			got, errs := annotations.Expiration(newKeys(t), &annotations.Pod{TokenExpirationSeconds: tt.pod},
-				&identity, &annotations.Defaults{TokenExpirationSeconds: tt.cluster})
+			s := newSettings(t)
+			s.TokenExpirationSeconds = tt.cluster
+			got, errs := s.Expiration(&annotations.Pod{TokenExpirationSeconds: tt.pod}, &account)
 			if diff := cmp.Diff(tt.errs, messages(errs)); diff != "" {
 				t.Errorf("errors (-want +got):\n%s", diff)
 			}

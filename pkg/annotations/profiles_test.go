@@ -10,7 +10,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/lanyard-dev/lanyard/internal/provider"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
@@ -22,7 +21,7 @@ const (
 func TestParseServiceAccountReturnsTheProfiles(t *testing.T) {
 	t.Parallel()
 	const prefix = "arn:aws:iam::111122223333:role/"
-	cluster := withDefaults("aws-role-arn-prefix", prefix, "aws-role-arn", prefix+"{namespace}/{serviceaccount}")
+	cluster := settingsWith(t, "aws-role-arn-prefix", prefix, "aws-role-arn", prefix+"{namespace}/{serviceaccount}")
 	chain, chained := map[string]string{}, []annotations.Profile{}
 	for i := range annotations.MaxProfiles {
 		name := fmt.Sprintf("p%02d", i)
@@ -51,14 +50,14 @@ func TestParseServiceAccountReturnsTheProfiles(t *testing.T) {
 			t.Parallel()
 			given := prefixed(tt.annotations)
 			given["lanyard.dev/aws-role-arn"] = roleARN
-			identity, errs := annotations.ParseServiceAccount(newKeys(t), given, cluster)
+			account, errs := cluster.ParseServiceAccount("team", "loki", given)
 			if len(errs) > 0 {
 				t.Fatal(errs.ToAggregate())
 			}
-			if diff := cmp.Diff(tt.want, identity.Providers[0].Profiles); diff != "" {
+			if diff := cmp.Diff(tt.want, account.Identities[0].Profiles); diff != "" {
 				t.Errorf("profiles (-want +got):\n%s", diff)
 			}
-			if got, want := len(identity.Principals()), 1+len(tt.want); got != want {
+			if got, want := len(account.Principals()), 1+len(tt.want); got != want {
 				t.Errorf("got %d principals, want %d", got, want)
 			}
 		})
@@ -170,14 +169,28 @@ func TestParseServiceAccountDeniesProfiles(t *testing.T) {
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			t.Parallel()
-			identity, errs := annotations.ParseServiceAccount(newKeys(t), prefixed(tt.annotations), &annotations.Defaults{TokenExpirationSeconds: 3600})
+			account, errs := newSettings(t).ParseServiceAccount("team", "loki", prefixed(tt.annotations))
 			if diff := cmp.Diff(tt.want, messages(errs)); diff != "" {
 				t.Errorf("errors (-want +got):\n%s", diff)
 			}
-			if identity != nil {
-				t.Errorf("got the identity %+v in addition to the errors", identity)
+			if account != nil {
+				t.Errorf("got the identities %+v in addition to the errors", account)
 			}
 		})
+	}
+}
+
+func TestProfileNamesHaveAGrammar(t *testing.T) {
+	t.Parallel()
+	for name, valid := range map[string]bool{
+		"audit": true, "a": true, "Team_1.audit-eu": true, strings.Repeat("a", 44): true, "0": true,
+		"": false, "default": false, strings.Repeat("a", 45): false, "-a": false, "a-": false, ".a": false, "_": false,
+		"a b": false, "a]": false, "a\nb": false, "a\n": false, "\na": false, "a=b": false, "a/b": false, "ä": false, "a\t": false, "a#": false,
+	} {
+		_, errs := newSettings(t).ParseServiceAccount("team", "loki", prefixed(map[string]string{"aws-role-arn": roleARN, "aws-role-arn." + name: auditARN}))
+		if (len(errs) == 0) != valid {
+			t.Errorf("%q: got errors %v, want valid %t", name, errs, valid)
+		}
 	}
 }
 
@@ -188,12 +201,12 @@ func TestTheSizeOfProfilesIsThatOfTheirFullForm(t *testing.T) {
 	for i := range annotations.MaxProfiles {
 		given[fmt.Sprintf("lanyard.dev/aws-role-arn.p%d", i)] = "r"
 	}
-	short := withDefaults("aws-role-arn-prefix", "arn:aws:iam::111122223333:role/")
-	if _, errs := annotations.ParseServiceAccount(newKeys(t), given, short); len(errs) > 0 {
+	short := settingsWith(t, "aws-role-arn-prefix", "arn:aws:iam::111122223333:role/")
+	if _, errs := short.ParseServiceAccount("team", "loki", given); len(errs) > 0 {
 		t.Errorf("got %v, want no error with a short prefix", errs.ToAggregate())
 	}
-	long := withDefaults("aws-role-arn-prefix", "arn:aws:iam::111122223333:role/"+strings.Repeat("p", 400)+"/")
-	if _, errs := annotations.ParseServiceAccount(newKeys(t), given, long); len(errs) != 1 || !strings.Contains(errs[0].Detail, "all profiles together") {
+	long := settingsWith(t, "aws-role-arn-prefix", "arn:aws:iam::111122223333:role/"+strings.Repeat("p", 400)+"/")
+	if _, errs := long.ParseServiceAccount("team", "loki", given); len(errs) != 1 || !strings.Contains(errs[0].Detail, "all profiles together") {
 		t.Errorf("got %v, want one error about the size with a long prefix", errs.ToAggregate())
 	}
 }
@@ -206,7 +219,7 @@ func TestThousandsOfProfilesAreOneShortMessage(t *testing.T) {
 			given[fmt.Sprintf("lanyard.dev/aws-role-arn.%d", i)] = strings.Repeat("x", 200)
 			given[fmt.Sprintf("lanyard.dev/aws-source-profile.%d", i)] = strings.Repeat("y", 200)
 		}
-		_, errs := annotations.ParseServiceAccount(newKeys(t), given, clusterDefaults())
+		_, errs := clusterSettings(t).ParseServiceAccount("team", "loki", given)
 		if size := len(errs.ToAggregate().Error()); len(errs) == 0 || len(errs) > 20 || size > 8192 {
 			t.Errorf("%s: got %d errors of %d bytes, want 1 to 20 of at most 8192", role, len(errs), size)
 		}
@@ -215,7 +228,7 @@ func TestThousandsOfProfilesAreOneShortMessage(t *testing.T) {
 
 func TestPodsCannotHaveProfiles(t *testing.T) {
 	t.Parallel()
-	_, errs := annotations.ParsePod(newKeys(t), map[string]string{"lanyard.dev/aws-role-arn.audit": auditARN}, "")
+	_, errs := newSettings(t).ParsePod(map[string]string{"lanyard.dev/aws-role-arn.audit": auditARN}, "")
 	if len(errs) != 1 || !strings.Contains(errs[0].Detail, "identities are set on the ServiceAccount") {
 		t.Errorf("got %v, want the key denied", errs)
 	}
@@ -224,7 +237,7 @@ func TestPodsCannotHaveProfiles(t *testing.T) {
 func TestAProfileDoesNotAskForAnIdentity(t *testing.T) {
 	t.Parallel()
 	for _, key := range []string{"lanyard.dev/aws-role-arn.audit", "lanyard.dev/aws-source-profile.audit"} {
-		if newKeys(t).IsIdentity(key) {
+		if newSettings(t).IsIdentity(key) {
 			t.Errorf("%s asks for an identity, want only the ServiceAccount's own role to", key)
 		}
 	}
@@ -232,14 +245,14 @@ func TestAProfileDoesNotAskForAnIdentity(t *testing.T) {
 
 func TestAMappingMayHaveProfiles(t *testing.T) {
 	t.Parallel()
-	m := newMapping(t, "*", "*", "aws-role-arn", roleARN, "aws-role-arn.audit", auditARN)
+	s := newSettings(t)
+	s.Mappings = []*annotations.Mapping{newMapping(t, "*", "*", "aws-role-arn", roleARN, "aws-role-arn.audit", auditARN)}
 	want := prefixed(map[string]string{"aws-role-arn": roleARN, "aws-role-arn.audit": auditARN})
-	keys := newKeys(t)
-	if diff := cmp.Diff(want, keys.Map([]*annotations.Mapping{m}, "team", "loki", nil)); diff != "" {
+	if diff := cmp.Diff(want, s.Map("team", "loki", nil)); diff != "" {
 		t.Errorf("added (-want +got):\n%s", diff)
 	}
 	has := prefixed(map[string]string{"aws-role-arn.backup": backupARN})
-	if added := keys.Map([]*annotations.Mapping{m}, "team", "loki", has); added != nil {
+	if added := s.Map("team", "loki", has); added != nil {
 		t.Errorf("got %v for a ServiceAccount with a profile of its own, want nothing", added)
 	}
 }

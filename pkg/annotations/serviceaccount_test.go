@@ -44,45 +44,43 @@ func prefixed(short map[string]string) map[string]string {
 	return full
 }
 
-// clusterDefaults are the defaults of a cluster that makes every setting.
-func clusterDefaults() *annotations.Defaults {
-	return &annotations.Defaults{
-		TokenExpirationSeconds: 3600,
-		Parameters: map[string]string{
-			"aws-region":                     "eu-west-1",
-			"azure-tenant-id":                "contoso.onmicrosoft.com",
-			"azure-authority-host":           "https://login.microsoftonline.us/",
-			"gcp-workload-identity-provider": providerName,
-			"aws-audience":                   "aws.cluster",
-			"azure-audience":                 "azure.cluster",
-			"gcp-audience":                   "gcp.cluster",
-		},
-		ReservedAudiences: []string{"https://kubernetes.default.svc"},
-	}
+// clusterSettings are the settings of a cluster with every default.
+func clusterSettings(tb testing.TB) *annotations.Settings {
+	tb.Helper()
+	s := settingsWith(tb,
+		"aws-region", "eu-west-1",
+		"azure-tenant-id", "contoso.onmicrosoft.com",
+		"azure-authority-host", "https://login.microsoftonline.us/",
+		"gcp-workload-identity-provider", providerName,
+		"aws-audience", "aws.cluster",
+		"azure-audience", "azure.cluster",
+		"gcp-audience", "gcp.cluster",
+	)
+	s.ReservedAudiences = []string{"https://kubernetes.default.svc"}
+	return s
 }
 
 // newIdentity returns an identity with the values, which are given as a name and
 // a value each.
 func newIdentity(name, audience string, values ...string) annotations.Identity {
 	i := slices.IndexFunc(provider.Builtin(), func(d *annotations.Provider) bool { return d.Name == name })
-	identity := annotations.Identity{Definition: provider.Builtin()[i], Audience: audience, Values: annotations.Values{}}
+	identity := annotations.Identity{Provider: provider.Builtin()[i], Audience: audience, Values: annotations.Values{}}
 	for pair := range slices.Chunk(values, 2) {
 		identity.Values[pair[0]] = pair[1]
 	}
 	return identity
 }
 
-func identityOf(providers ...annotations.Identity) *annotations.Identity {
-	return &annotations.Identity{Providers: providers}
-}
-
-// withDefaults returns defaults of a cluster for the ServiceAccount team/loki.
-func withDefaults(parameters ...string) *annotations.Defaults {
-	d := annotations.Defaults{TokenExpirationSeconds: 3600, Parameters: map[string]string{}}
+// settingsWith returns settings with the parameters, which are given as a key and a value
+// each.
+func settingsWith(tb testing.TB, parameters ...string) *annotations.Settings {
+	tb.Helper()
+	s := newSettings(tb)
+	s.TokenExpirationSeconds, s.Parameters = 3600, map[string]string{}
 	for pair := range slices.Chunk(parameters, 2) {
-		d.Parameters[pair[0]] = pair[1]
+		s.Parameters[pair[0]] = pair[1]
 	}
-	return d.For("team", "loki")
+	return s
 }
 
 func TestParseServiceAccount(t *testing.T) {
@@ -91,12 +89,13 @@ func TestParseServiceAccount(t *testing.T) {
 		given := expanded("lanyard.dev/", c.Annotations)
 		given["example.com/aws-role-arn"] = "not Lanyard's"
 		before := maps.Clone(given)
-		defaults := &annotations.Defaults{TokenExpirationSeconds: 3600, Parameters: expanded("", c.Defaults)}
+		s := settingsWith(t)
+		s.Parameters = expanded("", c.Defaults)
 		if c.FullCluster {
-			defaults = clusterDefaults()
+			s = clusterSettings(t)
 		}
-		identity, errs := annotations.ParseServiceAccount(newKeys(t), given, defaults.For("team", "loki"))
-		c.result(identity, messages(errs))
+		account, errs := s.ParseServiceAccount("team", "loki", given)
+		c.result(account, messages(errs))
 		if diff := cmp.Diff(before, given); diff != "" {
 			t.Errorf("the annotations were changed (-before +after):\n%s", diff)
 		}
@@ -120,75 +119,61 @@ func TestParseServiceAccountDeniesAReservedAudienceByDefault(t *testing.T) {
 	const reserved = "https://kubernetes.default.svc"
 	tests := map[string]struct {
 		annotations map[string]string // without the prefix
-		defaults    annotations.Defaults
+		settings    annotations.Settings
 	}{
 		"the cluster's audience for AWS": {
 			map[string]string{"aws-role-arn": roleARN},
-			annotations.Defaults{Parameters: map[string]string{"aws-audience": reserved}, ReservedAudiences: []string{reserved}},
+			annotations.Settings{Parameters: map[string]string{"aws-audience": reserved}, ReservedAudiences: []string{reserved}},
 		},
 		"the cluster's audience for Azure": {
 			map[string]string{"azure-client-id": clientID, "azure-tenant-id": tenantID},
-			annotations.Defaults{Parameters: map[string]string{"azure-audience": reserved}, ReservedAudiences: []string{reserved}},
+			annotations.Settings{Parameters: map[string]string{"azure-audience": reserved}, ReservedAudiences: []string{reserved}},
 		},
 		"the cluster's audience for Google": {
 			map[string]string{"gcp-workload-identity-provider": providerName},
-			annotations.Defaults{Parameters: map[string]string{"gcp-audience": reserved}, ReservedAudiences: []string{reserved}},
+			annotations.Settings{Parameters: map[string]string{"gcp-audience": reserved}, ReservedAudiences: []string{reserved}},
 		},
 		"AWS's own audience, in a cluster whose API server has it too": {
 			map[string]string{"aws-role-arn": roleARN},
-			annotations.Defaults{ReservedAudiences: []string{"sts.amazonaws.com"}},
+			annotations.Settings{ReservedAudiences: []string{"sts.amazonaws.com"}},
 		},
 		"the provider's name, in a cluster whose API server has it too": {
 			map[string]string{"gcp-workload-identity-provider": providerName},
-			annotations.Defaults{ReservedAudiences: []string{"https://iam.googleapis.com/" + providerName}},
+			annotations.Settings{ReservedAudiences: []string{"https://iam.googleapis.com/" + providerName}},
 		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			identity, errs := annotations.ParseServiceAccount(newKeys(t), prefixed(tt.annotations), &tt.defaults)
-			if identity != nil || len(errs) != 1 || !strings.Contains(errs[0].Detail, "is an audience of the Kubernetes API server") {
-				t.Errorf("got %+v and %v, want an error that names the API server", identity, errs)
+			tt.settings.Providers = newSettings(t).Providers
+			account, errs := tt.settings.ParseServiceAccount("team", "loki", prefixed(tt.annotations))
+			if account != nil || len(errs) != 1 || !strings.Contains(errs[0].Detail, "is an audience of the Kubernetes API server") {
+				t.Errorf("got %+v and %v, want an error that names the API server", account, errs)
 			}
 		})
-	}
-}
-
-func TestParseServiceAccountKnowsOnlyItsPrefix(t *testing.T) {
-	t.Parallel()
-	keys, err := annotations.NewKeys("identity.example.com/", provider.Builtin())
-	if err != nil {
-		t.Fatal(err)
-	}
-	given := map[string]string{
-		"identity.example.com/aws-role-arn": roleARN,
-		"lanyard.dev/aws-role-arn":          "of another installation",
-	}
-	identity, errs := annotations.ParseServiceAccount(&keys, given, clusterDefaults())
-	if len(errs) > 0 || identity == nil || identity.Providers[0].Values["role-arn"] != roleARN {
-		t.Errorf("got %+v and %v, want the role under the other prefix", identity, errs)
 	}
 }
 
 func TestPrincipals(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
-		identity annotations.Identity
-		want     []string
+		identities []annotations.Identity
+		want       []string
 	}{
-		"only one provider": {*identityOf(newIdentity("aws", "x", "role-arn", roleARN)), []string{roleARN}},
+		"only one provider": {[]annotations.Identity{newIdentity("aws", "x", "role-arn", roleARN)}, []string{roleARN}},
 		"several, in their order": {
-			*identityOf(
+			[]annotations.Identity{
 				newIdentity("aws", "x", "role-arn", roleARN), newIdentity("azure", "x", "client-id", clientID),
 				newIdentity("gcp", "x", "service-account", email), newIdentity("token", "vault"),
-			),
+			},
 			[]string{roleARN, clientID, email, "vault"},
 		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if diff := cmp.Diff(tt.want, tt.identity.Principals()); diff != "" {
+			account := annotations.ServiceAccount{Identities: tt.identities}
+			if diff := cmp.Diff(tt.want, account.Principals()); diff != "" {
 				t.Errorf("principals (-want +got):\n%s", diff)
 			}
 		})
@@ -213,16 +198,16 @@ func TestPolicyAllowsAnIdentityInEverySpelling(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			keys := newKeys(t)
-			identity, errs := annotations.ParseServiceAccount(keys, prefixed(tt.annotations), clusterDefaults())
+			s := clusterSettings(t)
+			account, errs := s.ParseServiceAccount("team", "loki", prefixed(tt.annotations))
 			if len(errs) > 0 {
 				t.Fatal(errs.ToAggregate())
 			}
-			policy, errs := annotations.ParseNamespace(keys, "team", prefixed(map[string]string{"allowed-identities": tt.allowed}), clusterDefaults())
+			policy, errs := s.ParseNamespace("team", prefixed(map[string]string{"allowed-identities": tt.allowed}))
 			if len(errs) > 0 {
 				t.Fatal(errs.ToAggregate())
 			}
-			if denied, found := policy.Denied(identity.Principals()); found {
+			if denied, found := policy.Denied(account.Principals()); found {
 				t.Errorf("%s is denied by %q", denied, tt.allowed)
 			}
 		})
@@ -231,7 +216,7 @@ func TestPolicyAllowsAnIdentityInEverySpelling(t *testing.T) {
 
 func TestDefaultStandsForTheDefaultOfTheCluster(t *testing.T) {
 	t.Parallel()
-	keys := newKeys(t)
+	s := clusterSettings(t)
 	tests := map[string]struct {
 		annotations map[string]string // without the prefix
 		want        string            // in the error, if any
@@ -245,10 +230,10 @@ func TestDefaultStandsForTheDefaultOfTheCluster(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			identity, errs := annotations.ParseServiceAccount(keys, prefixed(tt.annotations), clusterDefaults())
+			account, errs := s.ParseServiceAccount("team", "loki", prefixed(tt.annotations))
 			if tt.want == "" {
-				if len(errs) > 0 || identity.Providers[0].Values["workload-identity-provider"] != providerName {
-					t.Errorf("got %+v and %v, want the cluster's default", identity, errs)
+				if len(errs) > 0 || account.Identities[0].Values["workload-identity-provider"] != providerName {
+					t.Errorf("got %+v and %v, want the cluster's default", account, errs)
 				}
 				return
 			}
@@ -261,9 +246,9 @@ func TestDefaultStandsForTheDefaultOfTheCluster(t *testing.T) {
 
 func TestAValueOverMaxBytesIsDenied(t *testing.T) {
 	t.Parallel()
-	keys := newKeys(t)
-	valid, _ := longestServiceAccount(t, keys)
-	for _, d := range keys.Providers {
+	s := clusterSettings(t)
+	valid, _ := longestServiceAccount(t, s)
+	for _, d := range s.Providers {
 		for i := range d.Parameters {
 			p, key := &d.Parameters[i], annotations.Key(d, d.Parameters[i].Name)
 			if p.ClusterOnly {
@@ -273,10 +258,10 @@ func TestAValueOverMaxBytesIsDenied(t *testing.T) {
 				t.Parallel()
 				given := maps.Clone(valid)
 				given[key] = strings.Repeat("a", p.MaxBytes+1)
-				identity, errs := annotations.ParseServiceAccount(keys, given, clusterDefaults())
+				account, errs := s.ParseServiceAccount("team", "loki", given)
 				want := field.Invalid(field.NewPath("metadata", "annotations").Key(key), "", fmt.Sprintf("must have at most %d bytes", p.MaxBytes))
-				if identity != nil || len(errs) != 1 || errs[0].Field != want.Field || errs[0].Detail != want.Detail {
-					t.Errorf("got %+v and %v, want the error %v", identity, errs, want)
+				if account != nil || len(errs) != 1 || errs[0].Field != want.Field || errs[0].Detail != want.Detail {
+					t.Errorf("got %+v and %v, want the error %v", account, errs, want)
 				}
 			})
 		}
@@ -286,9 +271,9 @@ func TestAValueOverMaxBytesIsDenied(t *testing.T) {
 // The parser does not know the keys of parameters that only the cluster sets.
 func TestASettingOfTheClusterIsNotAnAnnotation(t *testing.T) {
 	t.Parallel()
-	keys := newKeys(t)
+	s := clusterSettings(t)
 	found := false
-	for _, d := range keys.Providers {
+	for _, d := range s.Providers {
 		for i := range d.Parameters {
 			if !d.Parameters[i].ClusterOnly {
 				continue
@@ -296,8 +281,8 @@ func TestASettingOfTheClusterIsNotAnAnnotation(t *testing.T) {
 			found = true
 			key := annotations.Key(d, d.Parameters[i].Name)
 			given := map[string]string{annotations.Audience: "x", key: "https://login.example.com/"}
-			if identity, errs := annotations.ParseServiceAccount(keys, given, clusterDefaults()); identity != nil || len(errs) != 1 || errs[0].Type != field.ErrorTypeForbidden {
-				t.Errorf("%s: got %+v and %v, want one error", key, identity, errs)
+			if account, errs := s.ParseServiceAccount("team", "loki", given); account != nil || len(errs) != 1 || errs[0].Type != field.ErrorTypeForbidden {
+				t.Errorf("%s: got %+v and %v, want one error", key, account, errs)
 			}
 		}
 	}
@@ -312,7 +297,7 @@ func TestMessagesAreShort(t *testing.T) {
 	for i := range 1000 {
 		given[fmt.Sprintf("lanyard.dev/unknown-%d", i)] = strings.Repeat("b", 200)
 	}
-	_, errs := annotations.ParseServiceAccount(newKeys(t), given, clusterDefaults())
+	_, errs := clusterSettings(t).ParseServiceAccount("team", "loki", given)
 	if size := len(errs.ToAggregate().Error()); len(errs) > 10 || size > 8192 {
 		t.Errorf("got %d errors of %d bytes, want at most 10 of 8192", len(errs), size)
 	}

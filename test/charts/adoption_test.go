@@ -112,14 +112,14 @@ func TestWithoutAdoptionTheWebhookIsNotCalledForOthersAnnotations(t *testing.T) 
 
 // The chart and the program know the same annotations.
 func TestTheWebhookIsCalledForEachPeer(t *testing.T) {
-	keys, err := annotations.NewSettings(provider.Builtin())
+	s, err := annotations.NewSettings(provider.Builtin())
 	if err != nil {
 		t.Fatal(err)
 	}
-	list := func(keys []string) string { return "['" + strings.Join(keys, "', '") + "']" }
+	list := func(s []string) string { return "['" + strings.Join(s, "', '") + "']" }
 	for _, peer := range peer.All() {
 		var own []string
-		for _, d := range keys.Providers {
+		for _, d := range s.Providers {
 			for i := range d.Parameters {
 				if p := &d.Parameters[i]; d.Name == peer.Provider && p.Identity {
 					own = append(own, annotations.Key(d, p.Name))

@@ -38,7 +38,7 @@ func TestProvidersAndIdentitiesArriveInTheFile(t *testing.T) {
 		t.Errorf("providers (-want +got):\n%s", diff)
 	}
 	want := map[string]string{"lanyard.dev/aws-role-arn": "loki", "lanyard.dev/example-role": "role/loki"}
-	if diff := cmp.Diff(want, completed.Map(completed.Mappings, "team-a", "loki.x", nil)); diff != "" {
+	if diff := cmp.Diff(want, completed.Map("team-a", "loki.x", nil)); diff != "" {
 		t.Errorf("mapped (-want +got):\n%s", diff)
 	}
 }

@@ -124,7 +124,7 @@ func settingsOf(t *testing.T, config string) *settings.Settings {
 
 // prepare creates the objects of a case before there are policies: the old pod has to be
 // stored as it is, and so do ServiceAccounts with mistakes.
-func (c *cluster) prepare(t *testing.T, g *golden, group string, keys *annotations.Settings) {
+func (c *cluster) prepare(t *testing.T, g *golden, group string, s *annotations.Settings) {
 	t.Helper()
 	ctx := t.Context()
 	for _, name := range []string{g.live(), g.written(), g.plain()} {
@@ -141,7 +141,7 @@ func (c *cluster) prepare(t *testing.T, g *golden, group string, keys *annotatio
 		if account.Name == "" {
 			account.Name = "app"
 		}
-		if keys.AskForIdentity(account.Annotations) && account.Labels == nil {
+		if s.AskForIdentity(account.Annotations) && account.Labels == nil {
 			account.Labels = map[string]string{annotations.IdentityLabel: annotations.IdentityEnabled}
 		}
 		c.createAccount(t, name, account)
@@ -169,15 +169,11 @@ func (c *cluster) createAccount(t *testing.T, namespace string, account *corev1.
 	}
 }
 
-// install installs the policies for the settings in the namespaces of the group.
+// install installs the policies for the settings in the namespaces of the group, and waits
+// until they inject.
 func (c *cluster) install(t *testing.T, s *settings.Settings, group string) {
 	t.Helper()
-	c.installNamed(t, s, policies.DefaultName, group)
-}
-
-// installNamed is install for policies of this name, and waits until they inject.
-func (c *cluster) installNamed(t *testing.T, s *settings.Settings, name, group string) {
-	t.Helper()
+	const name = policies.DefaultName
 	text, err := policies.Generate(s, name, &policies.Source{})
 	must(t, group, err)
 	must(t, group, apply(t.Context(), c.client, text, group))
@@ -235,7 +231,7 @@ func (c *cluster) testGoldenCases(t *testing.T) {
 		if _, found := groups[g.config]; !found {
 			groups[g.config] = fmt.Sprintf("c%d", len(groups))
 		}
-		c.prepare(t, g, groups[g.config], settingsOf(t, g.config).Keys)
+		c.prepare(t, g, groups[g.config], settingsOf(t, g.config).Settings)
 	}
 	for _, config := range slices.Sorted(maps.Keys(groups)) {
 		c.install(t, settingsOf(t, config), groups[config])
@@ -311,14 +307,14 @@ func (c *cluster) write(t *testing.T, g *golden) error {
 	if account.Name == "" {
 		return nil
 	}
-	keys := settingsOf(t, g.config).Keys
+	s := settingsOf(t, g.config)
 	account.Namespace = g.written()
 	stored, err := c.client.CoreV1().ServiceAccounts(g.written()).Create(t.Context(), account, dryRun)
 	if err != nil {
 		return err
 	}
 	want := account.Labels[annotations.IdentityLabel]
-	if keys.AskForIdentity(account.Annotations) && want != annotations.IdentityRequired {
+	if s.AskForIdentity(account.Annotations) && want != annotations.IdentityRequired {
 		want = annotations.IdentityEnabled
 	}
 	if got := stored.Labels[annotations.IdentityLabel]; got != want {

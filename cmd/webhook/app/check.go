@@ -21,8 +21,8 @@ import (
 
 // checkOptions select the ServiceAccount to check.
 type checkOptions struct {
-	kubeconfig, namespace, serviceAccount, annotationPrefix, overrides string
-	timeout                                                            time.Duration
+	kubeconfig, namespace, serviceAccount, overrides string
+	timeout                                          time.Duration
 }
 
 const checkHelp = `check creates a pod of the ServiceAccount as a dry run, and reports whether the API server can
@@ -35,7 +35,7 @@ probe.lanyard.dev with failurePolicy Fail. So check can print why the API server
 // newCheckCommand returns the command that reports whether the pods of a
 // ServiceAccount get credentials.
 func newCheckCommand(width int) *cobra.Command {
-	o := checkOptions{annotationPrefix: annotations.Prefix, timeout: 30 * time.Second}
+	o := checkOptions{timeout: 30 * time.Second}
 	cmd := &cobra.Command{
 		Use:           "check",
 		Short:         "Check that the pods of a ServiceAccount get credentials.",

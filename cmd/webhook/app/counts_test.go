@@ -18,10 +18,11 @@ import (
 
 func TestServiceAccountsByState(t *testing.T) {
 	t.Parallel()
-	keys, err := annotations.NewSettings(provider.Builtin())
+	s, err := annotations.NewSettings(provider.Builtin())
 	if err != nil {
 		t.Fatal(err)
 	}
+	s.ExcludedNamespaces = []string{"kube-system"}
 	namespaces := map[types.NamespacedName]metadatacache.Object{
 		{Name: "ns"}:       {},
 		{Name: "disabled"}: {Label: "disabled"},
@@ -54,7 +55,7 @@ func TestServiceAccountsByState(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			serviceAccounts := map[types.NamespacedName]metadatacache.Object{{Namespace: test.namespace, Name: "app"}: test.object}
-			got := countServiceAccounts(maps.All(serviceAccounts), maps.All(namespaces), &settings.Settings{Keys: &keys, ExcludedNamespaces: []string{"kube-system"}})
+			got := countServiceAccounts(maps.All(serviceAccounts), maps.All(namespaces), &settings.Settings{Settings: s})
 			if got != test.want {
 				t.Errorf("got %+v, want %+v", got, test.want)
 			}

@@ -267,7 +267,7 @@ var noDenials = []int32{
 // denial returns the denial of a pod, or nil for another error. authorized reports whether
 // the user is known to have the right to create pods: the API server returns 403 for a
 // missing right and for a denial of the pod.
-func denial(keys *annotations.Settings, err error, authorized bool) *Denial {
+func denial(s *annotations.Settings, err error, authorized bool) *Denial {
 	var response apierrors.APIStatus
 	if !errors.As(err, &response) {
 		return nil

@@ -54,12 +54,12 @@ type Request struct {
 
 // FromPod returns the Request of an injected pod of a ServiceAccount to a provider, without a
 // token.
-func FromPod(pod *injected.Pod, keys *annotations.Settings, serviceAccount *metav1.ObjectMeta, name string) (*Request, error) {
-	index := slices.IndexFunc(keys.Providers, func(d *annotations.Provider) bool { return d.Name == name })
+func FromPod(pod *injected.Pod, s *annotations.Settings, serviceAccount *metav1.ObjectMeta, name string) (*Request, error) {
+	index := slices.IndexFunc(s.Providers, func(d *annotations.Provider) bool { return d.Name == name })
 	if index < 0 {
 		return nil, fmt.Errorf("provider %q does not exist", name)
 	}
-	d := keys.Providers[index]
+	d := s.Providers[index]
 	at := slices.IndexFunc(pod.Tokens, func(t injected.Token) bool { return t.Provider == name })
 	container := slices.IndexFunc(pod.Containers, func(c injected.Container) bool { return c.Kind == injected.Ordinary })
 	switch {

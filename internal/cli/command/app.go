@@ -50,8 +50,6 @@ type CLI struct {
 	// Name is how the user calls the program: lanyard, or kubectl lanyard.
 	Name  string
 	Flags *genericclioptions.ConfigFlags
-	// Prefix is --annotation-prefix; empty for the webhook's.
-	Prefix string
 	// ConfigPath is the webhook's configuration file; empty to read it in the cluster.
 	ConfigPath string
 	// Webhook has the settings of the webhook, once they are read. unread is why they are

@@ -246,10 +246,10 @@ func (in *Input) serviceAccount() ServiceAccount {
 
 // Identities returns the identities in the annotations of a ServiceAccount, as they
 // are written: the cluster's defaults are not known.
-func Identities(keys *annotations.Settings, values map[string]string) []Identity {
+func Identities(s *annotations.Settings, values map[string]string) []Identity {
 	var identities []Identity
-	for _, d := range keys.Asked(values) {
-		identities = append(identities, Identity{Provider: d.Name, Name: principal(keys, d, values)})
+	for _, d := range s.Asked(values) {
+		identities = append(identities, Identity{Provider: d.Name, Name: principal(s, d, values)})
 		if d.Profiles == nil {
 			continue
 		}
@@ -261,7 +261,7 @@ func Identities(keys *annotations.Settings, values map[string]string) []Identity
 }
 
 // principal returns the name of an identity, or of a token without one.
-func principal(keys *annotations.Settings, d *annotations.Provider, values map[string]string) string {
+func principal(s *annotations.Settings, d *annotations.Provider, values map[string]string) string {
 	identity := annotations.Identity{Provider: d, Values: annotations.Values{}}
 	if d.Plain() {
 		identity.Audience = values[annotations.Audience]

@@ -199,9 +199,9 @@ func (r *reader) ownerOf(ctx context.Context, reference *metav1.OwnerReference) 
 
 // original returns a running pod as it was before Lanyard changed it, as far as the pod
 // shows that.
-func original(pod *unstructured.Unstructured, keys *annotations.Settings) (*unstructured.Unstructured, error) {
+func original(pod *unstructured.Unstructured, s *annotations.Settings) (*unstructured.Unstructured, error) {
 	pod = pod.DeepCopy()
-	if err := injected.Remove(pod.Object, keys); err != nil {
+	if err := injected.Remove(pod.Object, s); err != nil {
 		return nil, err
 	}
 	name, given, values := pod.GetName(), pod.GetLabels(), pod.GetAnnotations()

@@ -47,20 +47,13 @@ type options struct {
 // defaults are the settings of the golden cases of the injector.
 func defaults(t *testing.T) *options {
 	t.Helper()
-	keys, err := annotations.NewSettings(provider.Builtin())
+	s, err := annotations.NewSettings(provider.Builtin())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &options{
-		Settings: &settings.Settings{
-			Keys: &keys,
-			Defaults: &annotations.Defaults{
-				TokenExpirationSeconds: annotations.DefaultTokenExpirationSeconds, TokenMountPath: annotations.DefaultTokenMountPath, ReservedAudiences: []string{reservedAudience},
-			},
-			ExcludedNamespaces: []string{"kube-system"},
-		},
-		Namespace: "team",
-	}
+	s.TokenExpirationSeconds, s.TokenMountPath = annotations.DefaultTokenExpirationSeconds, annotations.DefaultTokenMountPath
+	s.ReservedAudiences, s.ExcludedNamespaces = []string{reservedAudience}, []string{"kube-system"}
+	return &options{Settings: &settings.Settings{Settings: s}, Namespace: "team"}
 }
 
 // golden is a golden case of the webhook.

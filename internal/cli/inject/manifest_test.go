@@ -209,7 +209,7 @@ func TestMappings(t *testing.T) {
 	t.Parallel()
 	plain := "apiVersion: v1\nkind: ServiceAccount\nmetadata:\n  name: app\n"
 	o := defaults(t)
-	mapping, errs := annotations.NewMapping(o.Keys, "team", "ap*", map[string]string{annotations.Prefix + "aws-role-arn": role}, o.Defaults)
+	mapping, errs := o.NewMapping("team", "ap*", map[string]string{annotations.AWSRoleARN: role})
 	if len(errs) > 0 {
 		t.Fatal(errs.ToAggregate())
 	}

@@ -174,7 +174,7 @@ func (k *writer) run(ctx context.Context) (*result, error) {
 // annotations of the peers.
 func (k *writer) write(ctx context.Context, client kubernetes.Interface, s *settings.Settings, object *metav1.PartialObjectMetadata) error {
 	options := metav1.PatchOptions{FieldManager: "lanyard", DryRun: k.dryRun.Requests()}
-	got, err := client.CoreV1().ServiceAccounts(object.Namespace).Patch(ctx, object.Name, types.MergePatchType, labelPatch(s.Settings, object), options)
+	got, err := client.CoreV1().ServiceAccounts(object.Namespace).Patch(ctx, object.Name, types.MergePatchType, labelPatch(object), options)
 	if err == nil && peer.Adoptable(s.Settings, s.Peers, got.Annotations) {
 		err = fmt.Errorf("the webhook did not adopt it: the webhook %s must be called for such annotations, and its setting adopt must name the other webhook", cluster.ServiceAccountWebhook)
 	}
@@ -184,7 +184,7 @@ func (k *writer) write(ctx context.Context, client kubernetes.Interface, s *sett
 // labelPatch returns a merge patch that adds the label, unless the ServiceAccount
 // changed since it was read: it may not need the label any more. The value
 // annotations.IdentityRequired is the user's, and stays.
-func labelPatch(keys *annotations.Settings, object *metav1.PartialObjectMetadata) []byte {
+func labelPatch(object *metav1.PartialObjectMetadata) []byte {
 	const patch = `{"metadata":{"labels":{%q:%q},"resourceVersion":%q}}`
 	value := object.Labels[annotations.IdentityLabel]
 	if !annotations.IsGuarded(value) {

@@ -30,14 +30,14 @@ const maxStock = 500_000
 // reader reads and writes the objects of a namespace, or of all namespaces.
 type reader struct {
 	*command.CLI
-	keys      *annotations.Settings
+	settings  *annotations.Settings
 	typed     kubernetes.Interface
 	client    dynamic.Interface
 	namespace string
 }
 
-func (k *migrateCommand) reader(keys *annotations.Settings) (r *reader, err error) {
-	r = &reader{CLI: k.CLI, keys: keys}
+func (k *migrateCommand) reader(s *annotations.Settings) (r *reader, err error) {
+	r = &reader{CLI: k.CLI, settings: s}
 	if r.namespace, err = k.Scope(k.All); err != nil {
 		return nil, err
 	}
@@ -103,7 +103,7 @@ func (r *reader) list(ctx context.Context, lists ...listing) (stock []*Object, e
 			if len(stock) == maxStock {
 				return fmt.Errorf("got more than %d objects: migrate one namespace after the other", maxStock)
 			}
-			if err := injected.Remove(u.Object, r.keys); err != nil {
+			if err := injected.Remove(u.Object, r.settings); err != nil {
 				return err
 			}
 			o, err := Read(u)

@@ -233,8 +233,7 @@ func TestAPodOfTheLongestValidIdentityIsInjected(t *testing.T) {
 func TestTheCacheKeepsNoMoreThanAValidServiceAccount(t *testing.T) {
 	t.Parallel()
 	pods, _ := newPods(t, nil)
-	keys := pods.Keys
-	if got, want := injector.ServiceAccountCacheOptions(nil, keys).MaxBytes, keys.MaxServiceAccountBytes(); got != want {
+	if got, want := injector.ServiceAccountCacheOptions(nil, pods.Settings.Settings).MaxBytes, pods.MaxServiceAccountBytes(); got != want {
 		t.Errorf("got a limit of %d bytes, want %d", got, want)
 	}
 }

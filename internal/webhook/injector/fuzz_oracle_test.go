@@ -149,14 +149,14 @@ func FuzzDifferential(f *testing.F) {
 	f.Fuzz(func(t *testing.T, seed uint64, bits uint8) {
 		pod := marshal(t, randpod.New(rand.New(rand.NewPCG(seed, uint64(bits)))))
 		pods, _ := newPods(t, accountOf(bits))
-		identity, errs := annotations.ParseServiceAccount(pods.Keys, accountOf(bits), pods.Defaults)
+		account, errs := pods.ParseServiceAccount("team", "app", accountOf(bits))
 		if len(errs) > 0 {
 			t.Fatal(errs.ToAggregate())
 		}
 		want := unmarshal(t, pod)
 		_, windows := want["spec"].(map[string]any)["nodeSelector"]
-		injection := provider.NewInjection(identity.Providers, &provider.Subject{
-			Namespace: "team", ServiceAccount: "app", MountPath: pods.Defaults.TokenMountPath, TokenExpirationSeconds: 3600, Windows: windows,
+		injection := provider.NewInjection(account.Identities, &provider.Subject{
+			Namespace: "team", ServiceAccount: "app", MountPath: pods.TokenMountPath, TokenExpirationSeconds: 3600, Windows: windows,
 		})
 		plainly(want, injection)
 		if handlers[bits] == nil {
@@ -175,7 +175,7 @@ func FuzzDifferential(f *testing.F) {
 			if diff := cmp.Diff(want, unmarshal(t, apply(t, pod, response.Patch))); diff != "" {
 				t.Errorf("pod, with %s (-plain +patched):\n%s", name, diff)
 			}
-			holdsReadable(t, pods.Keys, apply(t, pod, response.Patch), injection)
+			holdsReadable(t, pods.Settings.Settings, apply(t, pod, response.Patch), injection)
 		}
 	})
 }

@@ -100,10 +100,10 @@ func FuzzServiceAccount(f *testing.F) {
 		if err := kjson.UnmarshalCaseSensitivePreserveInts(review.Request.Object, &before); err != nil || !mutated.Allowed {
 			return // as above
 		}
-		holdsLabel(t, pods.Keys, before.Labels, review.Request.Object, mutated.Patch)
+		holdsLabel(t, pods.Settings.Settings, before.Labels, review.Request.Object, mutated.Patch)
 		mapped := post(t, admission.NewHandler(mapper(t), admission.NewBudget(), uncounted{}, logr.Discard()), body)
-		onlyAdds(t, pods.Keys, &before, review.Request.Object, mapped.Patch)
-		if _, errs := annotations.ParseServiceAccount(pods.Keys, before.Annotations, pods.Defaults); review.Request.Operation == admission.Create && validated.Allowed != (len(errs) == 0) {
+		onlyAdds(t, &before, review.Request.Object, mapped.Patch)
+		if _, errs := pods.ParseServiceAccount(before.Namespace, before.Name, before.Annotations); review.Request.Operation == admission.Create && validated.Allowed != (len(errs) == 0) {
 			t.Errorf("got allowed %t: %v; errors of the annotations %v", validated.Allowed, validated.Result, errs)
 		}
 	})
@@ -125,7 +125,7 @@ type admissionRequest struct {
 
 // onlyAdds checks that what the mappings changed is only added, to a ServiceAccount
 // that has nothing of the same provider.
-func onlyAdds(t *testing.T, keys *annotations.Settings, before *corev1.ServiceAccount, object, patch []byte) {
+func onlyAdds(t *testing.T, before *corev1.ServiceAccount, object, patch []byte) {
 	t.Helper()
 	result := apply(t, object, patch)
 	var after corev1.ServiceAccount
@@ -151,7 +151,7 @@ func onlyAdds(t *testing.T, keys *annotations.Settings, before *corev1.ServiceAc
 }
 
 // holdsLabel checks that the patch applies, and that it changes the label alone.
-func holdsLabel(t *testing.T, keys *annotations.Settings, before map[string]string, object, patch []byte) {
+func holdsLabel(t *testing.T, s *annotations.Settings, before map[string]string, object, patch []byte) {
 	t.Helper()
 	result := apply(t, object, patch)
 	var after corev1.ServiceAccount
@@ -163,7 +163,7 @@ func holdsLabel(t *testing.T, keys *annotations.Settings, before map[string]stri
 		if value != annotations.IdentityRequired {
 			t.Errorf("got label %q, want the user's value in %s", value, result)
 		}
-	} else if asks := keys.AskForIdentity(after.Annotations); asks != found || asks && value != annotations.IdentityEnabled {
+	} else if asks := s.AskForIdentity(after.Annotations); asks != found || asks && value != annotations.IdentityEnabled {
 		t.Errorf("got label %q (%t), and asks for an identity %t, in %s", value, found, asks, result)
 	}
 	want, got := unmarshal(t, object), unmarshal(t, result)

@@ -45,18 +45,18 @@ func Handlers(config Config, invalidator Invalidator, budget *admission.Budget, 
 
 // ServiceAccountCacheOptions returns the options of a cache that keeps the parts
 // of ServiceAccounts that the handlers read. The caller may add limits and a recorder.
-func ServiceAccountCacheOptions(client metadata.Interface, keys *annotations.Settings) metadatacache.Options {
+func ServiceAccountCacheOptions(client metadata.Interface, s *annotations.Settings) metadatacache.Options {
 	return metadatacache.Options{
 		Client:   client,
 		Resource: schema.GroupVersionResource{Version: "v1", Resource: "serviceaccounts"},
 		Prefix:   annotations.Prefix,
 		Label:    annotations.IdentityLabel,
-		MaxBytes: keys.MaxServiceAccountBytes(),
+		MaxBytes: s.MaxServiceAccountBytes(),
 	}
 }
 
 // NamespaceCacheOptions is like ServiceAccountCacheOptions for namespaces.
-func NamespaceCacheOptions(client metadata.Interface, keys *annotations.Settings) metadatacache.Options {
+func NamespaceCacheOptions(client metadata.Interface, s *annotations.Settings) metadatacache.Options {
 	return metadatacache.Options{
 		Client:   client,
 		Resource: schema.GroupVersionResource{Version: "v1", Resource: "namespaces"},

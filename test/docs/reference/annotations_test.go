@@ -71,10 +71,6 @@ var (
 	pathOfCopy         = meaning{"absolute path of a file", "One more copy of the token. Its directory becomes a volume, and must be below `/var/run/secrets/`, `/run/secrets/`, or another of `--token-path-prefixes`."}
 )
 
-func newKeys() (annotations.Settings, error) {
-	return annotations.NewSettings(provider.Builtin())
-}
-
 // keyTable is a table of the given keys. Keys with the same single meaning have one row,
 // the place of the first. row returns the cells of one meaning.
 func keyTable(columns, keys []string, meanings map[string][]meaning, row func(keys []string, m meaning) []string) (string, error) {
@@ -108,12 +104,12 @@ func simpleRow(keys []string, m meaning) []string {
 }
 
 func serviceAccountAnnotations() (string, error) {
-	keys, err := newKeys()
+	s, err := annotations.NewSettings(provider.Builtin())
 	if err != nil {
 		return "", err
 	}
-	defaults := clusterDefaults(&keys)
-	return keyTable([]string{"Annotation", "Value", "Meaning"}, slices.Concat(keys.ServiceAccountKeys(), keys.ProfileKeys()), onServiceAccount,
+	defaults := clusterDefaults(s)
+	return keyTable([]string{"Annotation", "Value", "Meaning"}, slices.Concat(s.ServiceAccountKeys(), s.ProfileKeys()), onServiceAccount,
 		func(alike []string, m meaning) []string {
 			cells := simpleRow(alike, m)
 			var flags []string
@@ -131,9 +127,9 @@ func serviceAccountAnnotations() (string, error) {
 }
 
 // clusterDefaults returns the flags that set the default of a key.
-func clusterDefaults(keys *annotations.Settings) map[string]string {
+func clusterDefaults(s *annotations.Settings) map[string]string {
 	flags := map[string]string{annotations.TokenExpirationSeconds: "--token-expiration-seconds"}
-	for _, d := range keys.Providers {
+	for _, d := range s.Providers {
 		if d.Plain() {
 			continue
 		}
@@ -148,29 +144,25 @@ func clusterDefaults(keys *annotations.Settings) map[string]string {
 }
 
 func podAnnotations() (string, error) {
-	keys, err := newKeys()
+	s, err := annotations.NewSettings(provider.Builtin())
 	if err != nil {
 		return "", err
 	}
-	own := keys.Marks()
-	users := slices.DeleteFunc(keys.PodKeys(), func(key string) bool { return slices.Contains(own, key) })
+	own := s.Marks()
+	users := slices.DeleteFunc(s.PodKeys(), func(key string) bool { return slices.Contains(own, key) })
 	return keyTable([]string{"Annotation", "Value", "Meaning"}, users, onPod, simpleRow)
 }
 
 func namespaceAnnotations() (string, error) {
-	keys, err := newKeys()
-	if err != nil {
-		return "", err
-	}
 	return keyTable([]string{"Key", "Value", "Meaning"}, []string{annotations.Inject, annotations.AllowedIdentities}, onNamespace, simpleRow)
 }
 
 func writtenAnnotations() (string, error) {
-	keys, err := newKeys()
+	s, err := annotations.NewSettings(provider.Builtin())
 	if err != nil {
 		return "", err
 	}
-	return keyTable([]string{"Key", "On", "Meaning"}, append(keys.Marks(), annotations.Adopted, annotations.Denied, annotations.IdentityLabel), written, simpleRow)
+	return keyTable([]string{"Key", "On", "Meaning"}, append(s.Marks(), annotations.Adopted, annotations.Denied, annotations.IdentityLabel), written, simpleRow)
 }
 
 // tokens lists the files of each provider.

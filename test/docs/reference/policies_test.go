@@ -6,16 +6,17 @@ package reference
 import (
 	"github.com/lanyard-dev/lanyard/internal/provider"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/policies"
 )
 
 // unavailable returns what policies cannot do: parameters and values of the built-in providers
-// without an expression, and settings that internal/policies denies.
+// without an expression, and settings that package policies denies.
 func unavailable() (string, error) {
 	t := newTable("What", "Result")
 	denied := "denied"
 	for _, d := range provider.Builtin() {
 		for i := range d.Parameters {
-			if p := &d.Parameters[i]; p.CEL == nil && !p.ClusterOnly {
+			if p := &d.Parameters[i]; p.Parse != nil && !p.ClusterOnly {
 				t.row("annotation "+code(annotations.Prefix+d.Key(p.Name)), denied)
 			}
 		}
@@ -24,7 +25,7 @@ func unavailable() (string, error) {
 				t.row("annotation "+code(annotations.Prefix+d.Key(name)+".PROFILE"), denied)
 			}
 		}
-		for _, derived := range d.DeriveCEL {
+		for _, derived := range policies.FunctionsOf(d).Derived {
 			if derived.Valid != "" {
 				t.row("with "+d.Name+", a ServiceAccount that "+derived.Want, denied)
 			}

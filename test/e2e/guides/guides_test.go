@@ -85,15 +85,15 @@ func (c cluster) get(t testing.TB, path string) string {
 // annotations.
 func identityOf(t testing.TB, values map[string]string) annotations.Identity {
 	t.Helper()
-	keys, err := annotations.NewSettings(provider.Builtin())
+	s, err := annotations.NewSettings(provider.Builtin())
 	if err != nil {
 		t.Fatal(err)
 	}
-	identity, mistakes := annotations.ParseServiceAccount(&keys, values, &annotations.Defaults{})
-	if identity == nil || len(identity.Providers) != 1 {
-		t.Fatalf("got identity %v and mistakes %v for annotations %v, want one provider", identity, mistakes, values)
+	account, mistakes := s.ParseServiceAccount(namespace, serviceAccount, values)
+	if account == nil || len(account.Identities) != 1 {
+		t.Fatalf("got %v and mistakes %v for annotations %v, want one provider", account, mistakes, values)
 	}
-	return identity.Providers[0]
+	return account.Identities[0]
 }
 
 // annotated returns the annotations that a call of kubectl annotate sets.

@@ -8,7 +8,7 @@ import (
 	"maps"
 	"strings"
 
-	"github.com/lanyard-dev/lanyard/internal/provider"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 // The paths of the webhooks.
@@ -111,9 +111,9 @@ func (t *Target) serviceAccountReview(name, annotations string) []byte {
 		fmt.Sprintf(`{"metadata":{"name":%q,"annotations":{%s}}}`, name, annotations), "")
 }
 
-// annotations returns n empty annotations with different keys, as members of a JSON
+// emptyAnnotations returns n empty annotations with different keys, as members of a JSON
 // object.
-func annotations(prefix string, n int) string {
+func emptyAnnotations(prefix string, n int) string {
 	var text strings.Builder
 	for i := range n {
 		if i > 0 {

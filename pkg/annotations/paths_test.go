@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/lanyard-dev/lanyard/internal/provider"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
@@ -15,15 +14,6 @@ const (
 	eksPath = "/var/run/secrets/eks.amazonaws.com/serviceaccount/token"
 	azPath  = "/var/run/secrets/azure/tokens/azure-identity-token"
 )
-
-// whole returns annotations with their prefix.
-func whole(values map[string]string) map[string]string {
-	result := map[string]string{}
-	for key, value := range values {
-		result["lanyard.dev/"+key] = value
-	}
-	return result
-}
 
 func TestTokenPaths(t *testing.T) {
 	t.Parallel()
@@ -51,9 +41,9 @@ func TestTokenPaths(t *testing.T) {
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			t.Parallel()
-			defaults := clusterDefaults()
-			defaults.TokenMountPath = "/var/run/secrets/lanyard"
-			_, errs := annotations.ParseServiceAccount(newKeys(t), whole(tt.has), defaults)
+			s := clusterSettings(t)
+			s.TokenMountPath = "/var/run/secrets/lanyard"
+			_, errs := s.ParseServiceAccount("team", "loki", prefixed(tt.has))
 			if tt.want == "" && len(errs) > 0 || tt.want != "" && (len(errs) != 1 || !strings.Contains(errs[0].Error(), tt.want)) {
 				t.Errorf("got errors %v, want one with %q", errs, tt.want)
 			}
@@ -100,9 +90,9 @@ func TestTokenPathsAreBelowThePrefixes(t *testing.T) {
 	} {
 		t.Run(path, func(t *testing.T) {
 			t.Parallel()
-			defaults := clusterDefaults()
-			defaults.TokenMountPath, defaults.TokenPathPrefixes = annotations.DefaultTokenMountPath, tt.prefixes
-			_, errs := annotations.ParseServiceAccount(newKeys(t), whole(map[string]string{"aws-role-arn": roleARN, "aws-token-path": path}), defaults)
+			s := clusterSettings(t)
+			s.TokenMountPath, s.TokenPathPrefixes = annotations.DefaultTokenMountPath, tt.prefixes
+			_, errs := s.ParseServiceAccount("team", "loki", prefixed(map[string]string{"aws-role-arn": roleARN, "aws-token-path": path}))
 			if tt.want == "" && len(errs) > 0 || tt.want != "" && (len(errs) != 1 || !strings.Contains(errs[0].Error(), tt.want)) {
 				t.Errorf("got errors %v, want one with %q", errs, tt.want)
 			}

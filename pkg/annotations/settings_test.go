@@ -5,111 +5,82 @@ package annotations_test
 
 import (
 	"fmt"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/lanyard-dev/lanyard/internal/provider"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
-func newKeys(tb testing.TB) *annotations.Settings {
+// newSettings returns settings with the built-in providers.
+func newSettings(tb testing.TB) *annotations.Settings {
 	tb.Helper()
-	keys, err := annotations.NewSettings(provider.Builtin())
+	s, err := annotations.NewSettings(provider.Builtin())
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return &keys
+	return s
 }
 
-func TestKeysArePublic(t *testing.T) {
+// generalKeys are the keys that are of no provider, by their names.
+func generalKeys() map[string]string {
+	return map[string]string{
+		"audience":                 annotations.Audience,
+		"tokens":                   annotations.Tokens,
+		"token-expiration-seconds": annotations.TokenExpirationSeconds,
+		"adopted":                  annotations.Adopted,
+		"inject":                   annotations.Inject,
+		"containers":               annotations.Containers,
+		"skip-containers":          annotations.SkipContainers,
+		"probe":                    annotations.Probe,
+		"injected":                 annotations.Injected,
+		"denied":                   annotations.Denied,
+		"allowed-identities":       annotations.AllowedIdentities,
+		"identity":                 annotations.IdentityLabel,
+		"policies":                 annotations.PoliciesSource,
+	}
+}
+
+// Users write the s.
+func TestKeysDoNotChange(t *testing.T) {
 	t.Parallel()
-	want := annotations.Settings{
-		Prefix:                 "lanyard.dev/",
-		Audience:               "lanyard.dev/audience",
-		Tokens:                 "lanyard.dev/tokens",
-		TokenExpirationSeconds: "lanyard.dev/token-expiration-seconds",
-		Adopted:                "lanyard.dev/adopted",
-		Inject:                 "lanyard.dev/inject",
-		Containers:             "lanyard.dev/containers",
-		SkipContainers:         "lanyard.dev/skip-containers",
-		Probe:                  "lanyard.dev/probe",
-		Injected:               "lanyard.dev/injected",
-		Denied:                 "lanyard.dev/denied",
-		AllowedIdentities:      "lanyard.dev/allowed-identities",
-		IdentityLabel:          "lanyard.dev/identity",
+	for name, key := range generalKeys() {
+		if want := "lanyard.dev/" + name; key != want {
+			t.Errorf("got key %s, want %s", key, want)
+		}
 	}
-	keys := newKeys(t)
-	if diff := cmp.Diff(want, *keys, cmpopts.IgnoreFields(annotations.Settings{}, "Providers")); diff != "" {
-		t.Errorf("keys (-want +got):\n%s", diff)
-	}
+	s := newSettings(t)
 	serviceAccount := []string{
 		"lanyard.dev/aws-role-arn", "lanyard.dev/aws-region", "lanyard.dev/aws-session-name", "lanyard.dev/aws-token-path", "lanyard.dev/aws-audience",
 		"lanyard.dev/azure-client-id", "lanyard.dev/azure-tenant-id", "lanyard.dev/azure-token-path", "lanyard.dev/azure-audience",
 		"lanyard.dev/gcp-workload-identity-provider", "lanyard.dev/gcp-service-account", "lanyard.dev/gcp-project", "lanyard.dev/gcp-token-path", "lanyard.dev/gcp-audience",
 		"lanyard.dev/audience", "lanyard.dev/tokens", "lanyard.dev/token-expiration-seconds",
 	}
-	if diff := cmp.Diff(serviceAccount, keys.ServiceAccountKeys()); diff != "" {
+	if diff := cmp.Diff(serviceAccount, s.ServiceAccountKeys()); diff != "" {
 		t.Errorf("keys of a ServiceAccount (-want +got):\n%s", diff)
 	}
 	pod := []string{
 		"lanyard.dev/inject", "lanyard.dev/containers", "lanyard.dev/skip-containers", "lanyard.dev/token-expiration-seconds",
 		"lanyard.dev/injected", "lanyard.dev/aws-config", "lanyard.dev/gcp-credentials",
 	}
-	if diff := cmp.Diff(pod, keys.PodKeys()); diff != "" {
+	if diff := cmp.Diff(pod, s.PodKeys()); diff != "" {
 		t.Errorf("keys of a pod (-want +got):\n%s", diff)
 	}
 }
 
-func TestEveryKeyHasThePrefix(t *testing.T) {
-	t.Parallel()
-	keys, err := annotations.NewKeys("identity.example.com/", provider.Builtin())
-	if err != nil {
-		t.Fatal(err)
-	}
-	renamed := func(key string) string {
-		return strings.Replace(key, "identity.example.com/", annotations.Prefix, 1)
-	}
-	other, usual := reflect.ValueOf(keys), reflect.ValueOf(*newKeys(t))
-	for i := range other.NumField() {
-		if other.Field(i).Kind() != reflect.String {
-			continue
-		}
-		if got, want := renamed(other.Field(i).String()), usual.Field(i).String(); got != want {
-			t.Errorf("%s: got %q, want the prefix and the name in %q", other.Type().Field(i).Name, other.Field(i), want)
-		}
-	}
-	lists := map[string][2][]string{
-		"ServiceAccount": {newKeys(t).ServiceAccount(), keys.ServiceAccountKeys()},
-		"Pod":            {newKeys(t).Pod(), keys.PodKeys()},
-	}
-	for name, list := range lists {
-		for i, key := range list[1] {
-			list[1][i] = renamed(key)
-		}
-		if diff := cmp.Diff(list[0], list[1]); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
-	}
-}
-
 // Each key has one meaning: no provider's parameter or file has the key of
-// another provider's, or one of the general keys.
+// another provider's, or one of the general s.
 func TestKeysAreUnique(t *testing.T) {
 	t.Parallel()
-	keys := newKeys(t)
 	count := map[string]int{}
-	for i, all := 0, reflect.ValueOf(*keys); i < all.NumField(); i++ {
-		if name := all.Type().Field(i).Name; name != "Prefix" && all.Field(i).Kind() == reflect.String {
-			count[all.Field(i).String()]++
-		}
+	for _, key := range generalKeys() {
+		count[key]++
 	}
-	for _, d := range keys.Providers {
+	for _, d := range newSettings(t).Providers {
 		for i := range d.Parameters {
 			// Also a key that only the cluster sets may become an annotation.
 			count[annotations.Key(d, d.Parameters[i].Name)]++
@@ -134,15 +105,15 @@ func TestKeysAreUnique(t *testing.T) {
 
 func TestMaxServiceAccountBytesIsEnoughForEveryValidServiceAccount(t *testing.T) {
 	t.Parallel()
-	keys := newKeys(t)
-	limit := keys.MaxServiceAccountBytes()
+	s := newSettings(t)
+	limit := s.MaxServiceAccountBytes()
 	if limit > 10240 {
 		t.Errorf("got %d bytes, want at most 10240: one is kept for each ServiceAccount", limit)
 	}
 
-	longest, most := longestServiceAccount(t, keys)
-	identity, errs := annotations.ParseServiceAccount(keys, longest, &annotations.Defaults{})
-	if len(errs) > 0 || identity == nil {
+	longest, most := longestServiceAccount(t, s)
+	account, errs := s.ParseServiceAccount("team", "loki", longest)
+	if len(errs) > 0 || account == nil {
 		t.Fatalf("the longest ServiceAccount is not valid: %v", errs.ToAggregate())
 	}
 	size := 0
@@ -160,7 +131,7 @@ func TestMaxServiceAccountBytesIsEnoughForEveryValidServiceAccount(t *testing.T)
 // longestServiceAccount returns annotations with every key, each with a valid
 // value as long as the grammar allows, and the size if each value had as many
 // bytes as the definitions allow.
-func longestServiceAccount(t *testing.T, keys *annotations.Settings) (longest map[string]string, most int) {
+func longestServiceAccount(t *testing.T, s *annotations.Settings) (longest map[string]string, most int) {
 	t.Helper()
 	values := map[string]string{
 		"aws-role-arn":                   "arn:aws-iso-b:iam::111122223333:role/" + strings.Repeat("p", 510) + "/" + strings.Repeat("r", 64),
@@ -178,7 +149,7 @@ func longestServiceAccount(t *testing.T, keys *annotations.Settings) (longest ma
 	longest = map[string]string{annotations.TokenExpirationSeconds: "86400"}
 	most = len(annotations.TokenExpirationSeconds) + len("86400") + len(annotations.Audience)
 	audience := 0
-	for _, d := range keys.Providers {
+	for _, d := range s.Providers {
 		audience = max(audience, d.MaxAudienceBytes)
 		if d.Plain() {
 			continue
@@ -206,61 +177,12 @@ func longestServiceAccount(t *testing.T, keys *annotations.Settings) (longest ma
 	}
 	most += annotations.MaxProfilesBytes
 	var record []string
-	for _, key := range keys.ServiceAccountKeys() {
+	for _, key := range s.ServiceAccountKeys() {
 		record = append(record, strings.TrimPrefix(key, annotations.Prefix)+"=00000000")
 	}
 	longest[annotations.Adopted] = strings.Join(record, ",")
 	most += len(annotations.Adopted) + len(longest[annotations.Adopted])
 	return longest, most + audience
-}
-
-func TestPrefixHasAGrammar(t *testing.T) {
-	t.Parallel()
-	longest := strings.Repeat("a.", 126) + "a" // 253 characters
-	tests := map[string]struct {
-		prefix string
-		valid  bool
-	}{
-		"a domain and a slash":                   {"lanyard.dev/", true},
-		"a single label":                         {"lanyard/", true},
-		"a domain of 253 characters":             {longest + "/", true},
-		"a domain of 254 characters is too long": {"a" + longest + "/", false},
-		"nothing":                                {"", false},
-		"only a slash":                           {"/", false},
-		"no slash at the end":                    {"lanyard.dev", false},
-		"two slashes at the end":                 {"lanyard.dev//", false},
-		"a slash in the middle":                  {"lanyard.dev/x/", false},
-		"a capital letter":                       {"Lanyard.dev/", false},
-		"an underscore":                          {"lanyard_dev/", false},
-		"an empty label":                         {"lanyard..dev/", false},
-		"a space":                                {"lanyard.dev /", false},
-		"a line break after the slash":           {"lanyard.dev/\n", false},
-		"a character that JSON pointers escape":  {"lanyard~dev/", false},
-	}
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			keys, err := annotations.NewKeys(tt.prefix, provider.Builtin())
-			if got := err == nil; got != tt.valid {
-				t.Errorf("NewKeys(%q): got error %v, want valid %t", tt.prefix, err, tt.valid)
-			}
-			if err != nil && !reflect.DeepEqual(keys, annotations.Settings{}) {
-				t.Errorf("NewKeys(%q): got keys in addition to the error", tt.prefix)
-			}
-		})
-	}
-}
-
-func TestNewKeysReportsWhatAPrefixIs(t *testing.T) {
-	t.Parallel()
-	_, err := annotations.NewKeys("lanyard.dev", provider.Builtin())
-	if err == nil {
-		t.Fatal("got no error")
-	}
-	want := `annotation prefix: got "lanyard.dev", want a DNS subdomain followed by a slash, such as "lanyard.dev/"`
-	if got := err.Error(); got != want {
-		t.Errorf("message:\n got %s\nwant %s", got, want)
-	}
 }
 
 func TestIsIdentity(t *testing.T) {
@@ -289,7 +211,7 @@ func TestIsIdentity(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if got := newKeys(t).IsIdentity(tt.key); got != tt.want {
+			if got := newSettings(t).IsIdentity(tt.key); got != tt.want {
 				t.Errorf("IsIdentity(%q) = %t, want %t", tt.key, got, tt.want)
 			}
 		})
@@ -301,7 +223,7 @@ func provided(name, parameter string, maxBytes int) *annotations.Provider {
 	return &annotations.Provider{Name: name, MaxAudienceBytes: 1, Parameters: []annotations.Parameter{{Name: parameter, MaxBytes: maxBytes}}}
 }
 
-func TestNewKeysDeniesProvidersThatDoNotGoTogether(t *testing.T) {
+func TestNewSettingsDeniesProvidersThatDoNotGoTogether(t *testing.T) {
 	t.Parallel()
 	for sentence, tt := range map[string]struct {
 		more []*annotations.Provider
@@ -318,12 +240,15 @@ func TestNewKeysDeniesProvidersThatDoNotGoTogether(t *testing.T) {
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			t.Parallel()
-			keys, err := annotations.NewSettings(append(provider.Builtin(), tt.more...))
+			s, err := annotations.NewSettings(append(provider.Builtin(), tt.more...))
 			if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
 				t.Fatalf("got error %v, want %q", err, tt.want)
 			}
+			if err != nil {
+				return
+			}
 			var names []string
-			for _, d := range keys.Providers {
+			for _, d := range s.Providers {
 				names = append(names, d.Name)
 			}
 			if last := names[len(names)-1]; last != "token" || !slices.IsSorted(names[:len(names)-1]) {
@@ -335,7 +260,7 @@ func TestNewKeysDeniesProvidersThatDoNotGoTogether(t *testing.T) {
 
 func TestUnknownOnServiceAccount(t *testing.T) {
 	t.Parallel()
-	got := newKeys(t).UnknownOnServiceAccount(map[string]string{
+	got := newSettings(t).UnknownOnServiceAccount(map[string]string{
 		"lanyard.dev/aws-role-arn": "", "lanyard.dev/aws-role-arn.audit": "", "lanyard.dev/aws-source-profile.audit": "", "lanyard.dev/adopted": "",
 		"lanyard.dev/b": "", "lanyard.dev/a": "", "lanyard.dev/inject": "", "example.com/a": "",
 	})
@@ -364,7 +289,7 @@ func TestAServiceAccountWaitsForItsIdentity(t *testing.T) {
 		if got := annotations.IsGuarded(test.label); got != test.guarded {
 			t.Errorf("%q: got guarded %t", test.label, got)
 		}
-		if got := newKeys(t).Waits(test.label, test.values); got != test.waits {
+		if got := newSettings(t).Waits(test.label, test.values); got != test.waits {
 			t.Errorf("%q and %v: got waits %t", test.label, test.values, got)
 		}
 	}
@@ -372,7 +297,7 @@ func TestAServiceAccountWaitsForItsIdentity(t *testing.T) {
 
 func TestAskedProviders(t *testing.T) {
 	t.Parallel()
-	keys := newKeys(t)
+	s := newSettings(t)
 	tests := map[string]struct {
 		values map[string]string
 		want   []string
@@ -392,7 +317,7 @@ func TestAskedProviders(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var got []string
-			for _, d := range keys.Asked(test.values) {
+			for _, d := range s.Asked(test.values) {
 				got = append(got, d.Name)
 			}
 			if diff := cmp.Diff(test.want, got); diff != "" {

@@ -6,13 +6,16 @@ package provider
 import (
 	"maps"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
-// each runs a test for every definition.
-func each(t *testing.T, test func(*testing.T, *Definition)) {
+// each runs a test for every provider.
+func each(t *testing.T, test func(*testing.T, *annotations.Provider)) {
 	t.Helper()
 	for _, d := range Builtin() {
 		t.Run(d.Name, func(t *testing.T) {
@@ -22,7 +25,7 @@ func each(t *testing.T, test func(*testing.T, *Definition)) {
 	}
 }
 
-func names(d *Definition) []string {
+func names(d *annotations.Provider) []string {
 	var names []string
 	for i := range d.Parameters {
 		names = append(names, d.Parameters[i].Name)
@@ -64,7 +67,7 @@ func TestVariablesTokensAndFlagsAreUniqueAcrossProviders(t *testing.T) {
 		}
 		for _, name := range d.Shadows {
 			// One that points to the profiles may point to a file of the container's own.
-			if !slices.ContainsFunc(d.Variables, func(v Variable) bool { return v.Profiles && v.Name == name }) {
+			if !slices.ContainsFunc(d.Variables, func(v annotations.Variable) bool { return v.Profiles && v.Name == name }) {
 				add(d.Name, "variable", name)
 			}
 		}
@@ -77,9 +80,9 @@ func TestVariablesTokensAndFlagsAreUniqueAcrossProviders(t *testing.T) {
 	}
 }
 
-func TestDefinitionsAreComplete(t *testing.T) {
+func TestProvidersAreComplete(t *testing.T) {
 	t.Parallel()
-	each(t, func(t *testing.T, d *Definition) {
+	each(t, func(t *testing.T, d *annotations.Provider) {
 		if d.MaxAudienceBytes <= 0 || !filepath.IsLocal(d.TokenPath) {
 			t.Errorf("got MaxAudienceBytes %d and TokenPath %q, want a limit and a relative path", d.MaxAudienceBytes, d.TokenPath)
 		}
@@ -97,7 +100,7 @@ func TestDefinitionsAreComplete(t *testing.T) {
 				t.Errorf("principal %s is not a parameter", name)
 			}
 		}
-		if !slices.ContainsFunc(d.Parameters, func(p Parameter) bool { return p.Identity }) {
+		if !slices.ContainsFunc(d.Parameters, func(p annotations.Parameter) bool { return p.Identity }) {
 			t.Error("no parameter asks for an identity")
 		}
 	})
@@ -107,7 +110,7 @@ func TestDefinitionsAreComplete(t *testing.T) {
 // others: from its own annotations, or from the cluster.
 func TestARequiredParameterAlwaysHasASource(t *testing.T) {
 	t.Parallel()
-	each(t, func(t *testing.T, d *Definition) {
+	each(t, func(t *testing.T, d *annotations.Provider) {
 		asking := 0
 		for i := range d.Parameters {
 			if d.Parameters[i].Identity {
@@ -128,10 +131,10 @@ func TestARequiredParameterAlwaysHasASource(t *testing.T) {
 
 func TestParametersAreComplete(t *testing.T) {
 	t.Parallel()
-	each(t, func(t *testing.T, d *Definition) {
+	each(t, func(t *testing.T, d *annotations.Provider) {
 		for i := range d.Parameters {
 			p := &d.Parameters[i]
-			if p.MaxBytes <= 0 || p.Parse == nil || slices.Contains(given, p.Name) || p.Name == "audience" {
+			if p.MaxBytes <= 0 || p.Parse == nil && len(p.Grammar.Checks) == 0 || slices.Contains(given, p.Name) || p.Name == "audience" {
 				t.Errorf("%s: want a limit, a grammar and a name of its own", p.Name)
 				continue
 			}
@@ -155,26 +158,16 @@ func TestParametersAreComplete(t *testing.T) {
 	})
 }
 
-func TestValuesOverMaxBytesAreDenied(t *testing.T) {
-	t.Parallel()
-	anything := func(value string) (string, error) { return value, nil }
-	p := Parameter{MaxBytes: 3, Parse: anything}
-	if value, err := p.Read("abc"); err != nil || value != "abc" {
-		t.Errorf("3 bytes: got %q and error %v, want abc", value, err)
-	}
-	value, err := p.Read("abcd")
-	if want := "must have at most 3 bytes"; err == nil || err.Error() != want || value != "" {
-		t.Errorf("4 bytes: got %q and error %v, want %s", value, err, want)
-	}
-}
+// placeholder is the name of a value in a template.
+var placeholder = regexp.MustCompile(`\{[a-z0-9-]+\}`)
 
 func TestTemplatesUseOnlyValuesThatExist(t *testing.T) {
 	t.Parallel()
-	each(t, func(t *testing.T, d *Definition) {
+	each(t, func(t *testing.T, d *annotations.Provider) {
 		parameters := names(d)
 		known := slices.Concat(parameters, given)
 		if d.Derive != nil {
-			derived := Values{}
+			derived := annotations.Values{}
 			d.Derive(derived)
 			known = slices.AppendSeq(known, maps.Keys(derived))
 		}
@@ -201,7 +194,7 @@ func TestTemplatesUseOnlyValuesThatExist(t *testing.T) {
 
 func TestExactlyTheVariablesThatPointToAFileAreCredentials(t *testing.T) {
 	t.Parallel()
-	each(t, func(t *testing.T, d *Definition) {
+	each(t, func(t *testing.T, d *annotations.Provider) {
 		credentials := 0
 		for _, v := range d.Variables {
 			file := strings.Contains(v.Value, "{token-file}") || strings.Contains(v.Value, "{credential-file}")
@@ -224,16 +217,16 @@ func TestExactlyTheVariablesThatPointToAFileAreCredentials(t *testing.T) {
 
 func TestProfilesAreComplete(t *testing.T) {
 	t.Parallel()
-	each(t, func(t *testing.T, d *Definition) {
-		direct := slices.ContainsFunc(d.Variables, func(v Variable) bool { return v.Direct })
-		file := slices.ContainsFunc(d.Variables, func(v Variable) bool { return v.Profiles })
+	each(t, func(t *testing.T, d *annotations.Provider) {
+		direct := slices.ContainsFunc(d.Variables, func(v annotations.Variable) bool { return v.Direct })
+		file := slices.ContainsFunc(d.Variables, func(v annotations.Variable) bool { return v.Profiles })
 		if d.Profiles == nil {
 			if direct || file {
 				t.Error("a variable is about profiles, and there are none")
 			}
 			return
 		}
-		i := slices.IndexFunc(d.Parameters, func(p Parameter) bool { return p.Name == d.Profiles.Parameter })
+		i := slices.IndexFunc(d.Parameters, func(p annotations.Parameter) bool { return p.Name == d.Profiles.Parameter })
 		if i < 0 || !d.Parameters[i].Identity || !slices.Contains(d.PrincipalParameters, d.Profiles.Parameter) {
 			t.Errorf("%s must ask for the identity and name it", d.Profiles.Parameter)
 		}
@@ -244,29 +237,4 @@ func TestProfilesAreComplete(t *testing.T) {
 			t.Error("want a file, a variable for it, one that SDKs may prefer, and a selector among the shadows")
 		}
 	})
-}
-
-func TestExpand(t *testing.T) {
-	t.Parallel()
-	values := Values{"a": "1", "b-c": "2", "empty": "", "braces": "{a}"}
-	tests := map[string]struct {
-		template, want string
-		incomplete     bool
-	}{
-		"text without a placeholder stays":   {template: "regional", want: "regional"},
-		"each placeholder becomes its value": {template: "{a}/{b-c}/{a}", want: "1/2/1"},
-		"a value is not expanded again":      {template: "{braces}", want: "{a}"},
-		"an empty value is reported":         {template: "x{empty}", want: "x", incomplete: true},
-		"an unknown value is reported":       {template: "{other}{a}", want: "1", incomplete: true},
-		"no template, no text":               {},
-	}
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			got, complete := values.Expand(tt.template)
-			if got != tt.want || complete == tt.incomplete {
-				t.Errorf("%q: got %q and complete %t, want %q and %t", tt.template, got, complete, tt.want, !tt.incomplete)
-			}
-		})
-	}
 }
