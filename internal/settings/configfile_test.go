@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -57,7 +56,7 @@ func TestACustomProviderIsAProvider(t *testing.T) {
 	file := parse(t, example)
 	want := []*annotations.Provider{{
 		Name: "example", DefaultAudience: "example.com", MaxAudienceBytes: 256, MinExpirationSeconds: 1200,
-		TokenPath: "example/token", PrincipalParameters: []string{"role"}, Shadows: []string{"EXAMPLE_KEY"},
+		TokenPath: "example/token", PrincipalParameters: []string{"role"}, Shadows: []annotations.Shadow{{Name: "EXAMPLE_KEY"}},
 		Parameters: []annotations.Parameter{
 			{Name: "role", Identity: true, Required: true, Example: "role/loki", MaxBytes: 256, Template: true},
 			{Name: "region", MaxBytes: 16, Template: true},

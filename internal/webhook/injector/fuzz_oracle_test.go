@@ -67,11 +67,11 @@ func addToContainer(container map[string]any, injection *provider.Injection, vol
 			together := func(other annotations.Variable) bool {
 				return other.Name == v.Name || v.Group != "" && other.Group == v.Group
 			}
-			selects := selects(env, p.Selector) && !sets("AWS_CONFIG_FILE")
+			selects := slices.ContainsFunc(p.Selectors, func(name string) bool { return selects(env, name) }) && !sets("AWS_CONFIG_FILE")
 			if v.Direct && selects || v.Profiles && !selects && (sets("AWS_ROLE_ARN") || sets("AWS_ROLE_SESSION_NAME")) {
 				continue
 			}
-			if !slices.ContainsFunc(p.Variables, func(other annotations.Variable) bool { return together(other) && sets(other.Name) }) {
+			if !slices.ContainsFunc(p.Variables, func(other annotations.Variable) bool { return together(other) && sets(other.Name) }) && !slices.ContainsFunc(p.Synonyms[v.Group], sets) {
 				add = append(add, plainVariable(v, name))
 			}
 		}
