@@ -20,14 +20,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/provider"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 const (
 	internal = "github.com/lanyard-dev/lanyard/internal/"
 	// maxNames limits the exported names of all packages together.
-	maxNames = 100
+	maxNames = 230
 )
 
 // packages returns the files below pkg/ by their folders, with the tests.
@@ -228,12 +228,14 @@ func TestEachPackageHasAnExampleAndASentenceOnStability(t *testing.T) {
 // Users write keys as constants of pkg/annotations.
 func TestEachKeyHasAConstant(t *testing.T) {
 	t.Parallel()
-	keys, err := annotations.NewKeys(annotations.DefaultPrefix, provider.Builtin())
+	s, err := annotations.NewSettings(provider.Builtin())
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := append(keys.ServiceAccount(), keys.Inject, keys.Containers, keys.SkipContainers, keys.Injected, keys.Denied, keys.AllowedIdentities, keys.IdentityLabel, annotations.PoliciesSource)
-	for _, key := range keys.Profiles() {
+	want := append(s.ServiceAccountKeys(),
+		annotations.Inject, annotations.Containers, annotations.SkipContainers, annotations.Injected, annotations.Denied, annotations.AllowedIdentities,
+		annotations.IdentityLabel, annotations.PoliciesSource, annotations.Adopted, annotations.Probe)
+	for _, key := range s.ProfileKeys() {
 		want = append(want, strings.TrimSuffix(key, ".PROFILE"))
 	}
 	slices.Sort(want)
@@ -246,8 +248,10 @@ func TestEachKeyHasAConstant(t *testing.T) {
 	p, _ := config.Check("annotations", fset, []*ast.File{file}, nil)
 	var got []string
 	for _, name := range p.Scope().Names() {
-		if c, ok := p.Scope().Lookup(name).(*types.Const); ok && !slices.Contains([]string{"Prefix", "IdentityInjected", "IdentityRequired"}, name) {
-			got = append(got, constant.StringVal(c.Val()))
+		if c, ok := p.Scope().Lookup(name).(*types.Const); ok {
+			if key := constant.StringVal(c.Val()); strings.HasPrefix(key, annotations.Prefix) && key != annotations.Prefix {
+				got = append(got, key)
+			}
 		}
 	}
 	slices.Sort(got)

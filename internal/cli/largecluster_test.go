@@ -19,10 +19,10 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/cli/rules"
 	"github.com/lanyard-dev/lanyard/internal/options"
 	"github.com/lanyard-dev/lanyard/internal/probe"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 // largeCluster is a large cluster of canned responses, for tests of the load of "lanyard status"
@@ -219,7 +219,7 @@ func serviceAccount(i int, role string) metav1.ObjectMeta {
 
 // pod returns a pod before the webhook changes it.
 func (c *largeCluster) pod(i int) *unstructured.Unstructured {
-	pod := probe.Pod(c.rules.Keys, serviceAccount(i%c.serviceAccounts, "").Name)
+	pod := probe.Pod(serviceAccount(i%c.serviceAccounts, "").Name)
 	pod.SetLabels(nil)
 	pod.SetName(fmt.Sprintf("%s-0", set(i)))
 	pod.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "StatefulSet", Name: set(i), UID: types.UID(set(i)), Controller: new(true)}})

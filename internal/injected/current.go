@@ -7,8 +7,8 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/provider"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 // State compares the credentials of a running pod with the credentials of a new pod. All
@@ -35,7 +35,7 @@ const (
 // Judge returns the state of a running pod. called reports whether Lanyard is called for
 // its namespace, and optedOut whether the pod opts out. fresh is a new pod of the same
 // ServiceAccount, or nil if it is not known.
-func Judge(running, fresh *Pod, called, optedOut bool, keys *annotations.Keys) State {
+func Judge(running, fresh *Pod, called, optedOut bool, s *annotations.Settings) State {
 	switch {
 	case optedOut:
 		return OptedOut
@@ -43,7 +43,7 @@ func Judge(running, fresh *Pod, called, optedOut bool, keys *annotations.Keys) S
 		return Excluded
 	case fresh == nil:
 		return Unknown
-	case running.current(fresh, keys):
+	case running.current(fresh, s):
 		return Current
 	case len(running.Providers) == 0 && !running.hasToken(fresh):
 		return Without
@@ -64,7 +64,7 @@ func (p *Pod) hasToken(fresh *Pod) bool {
 // current reports whether a running pod has the credentials that fresh, a new pod of
 // the same ServiceAccount, gets. The containers of the two may differ: variables and
 // mounts that a container sets itself, so that Lanyard leaves them out, do not count.
-func (p *Pod) current(fresh *Pod, keys *annotations.Keys) bool {
+func (p *Pod) current(fresh *Pod, s *annotations.Settings) bool {
 	if !slices.Equal(p.Providers, fresh.Providers) || !maps.Equal(p.Files, fresh.Files) ||
 		!slices.EqualFunc(p.Tokens, fresh.Tokens, sameToken) || !p.currentCopies(fresh) {
 		return false
@@ -76,7 +76,7 @@ func (p *Pod) current(fresh *Pod, keys *annotations.Keys) bool {
 			return false
 		}
 	}
-	for _, d := range keys.Providers {
+	for _, d := range s.Providers {
 		for i := range d.Variables {
 			if v := &d.Variables[i]; !p.currentVariable(d, v, was, is[v.Name]) {
 				return false
@@ -124,14 +124,14 @@ func (p *Pod) injectedValues(is map[string][]string) map[string][]string {
 
 // currentVariable reports whether the pod has the values that a new pod gets in a
 // variable of the provider.
-func (p *Pod) currentVariable(d *provider.Definition, v *provider.Variable, was map[string][]string, is []string) bool {
+func (p *Pod) currentVariable(d *annotations.Provider, v *annotations.Variable, was map[string][]string, is []string) bool {
 	if len(is) == 0 || v.PodName != "" && !provider.PodNameFits(p.Name) {
 		return true
 	}
 	if values, found := was[v.Name]; found {
 		return !slices.ContainsFunc(is, func(value string) bool { return !slices.Contains(values, value) })
 	}
-	gets := slices.ContainsFunc(d.Variables, func(other provider.Variable) bool { return was[other.Name] != nil })
+	gets := slices.ContainsFunc(d.Variables, func(other annotations.Variable) bool { return was[other.Name] != nil })
 	// A container that selects a profile does not get all. The file shows a change.
 	return !gets || (v.Direct || v.Profiles) && p.Files[d.Name] != "" || slices.ContainsFunc(p.Containers, func(c Container) bool {
 		return c.TakesPart && slices.ContainsFunc(c.Variables, func(set Variable) bool {
@@ -142,8 +142,8 @@ func (p *Pod) currentVariable(d *provider.Definition, v *provider.Variable, was 
 
 // isOwnCredential reports whether a variable of a container has a credential for the provider
 // that is not Lanyard's: the container gets none of the provider's variables.
-func (p *Pod) isOwnCredential(d *provider.Definition, set *Variable) bool {
-	i := slices.IndexFunc(d.Variables, func(v provider.Variable) bool { return v.Name == set.Name })
+func (p *Pod) isOwnCredential(d *annotations.Provider, set *Variable) bool {
+	i := slices.IndexFunc(d.Variables, func(v annotations.Variable) bool { return v.Name == set.Name })
 	if i < 0 {
 		return false
 	}
@@ -158,6 +158,6 @@ func (p *Pod) isOwnCredential(d *provider.Definition, set *Variable) bool {
 }
 
 // inGroup reports whether the provider's variable belongs to the group.
-func inGroup(d *provider.Definition, group, name string) bool {
-	return group != "" && slices.ContainsFunc(d.Variables, func(v provider.Variable) bool { return v.Group == group && v.Name == name })
+func inGroup(d *annotations.Provider, group, name string) bool {
+	return group != "" && slices.ContainsFunc(d.Variables, func(v annotations.Variable) bool { return v.Group == group && v.Name == name })
 }

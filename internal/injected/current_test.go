@@ -11,11 +11,11 @@ import (
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/injected"
 	"github.com/lanyard-dev/lanyard/internal/jsonscan"
 	"github.com/lanyard-dev/lanyard/internal/mutate"
 	"github.com/lanyard-dev/lanyard/internal/provider"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 const (
@@ -23,20 +23,20 @@ const (
 	plain = `{"metadata":{"name":"a"},"spec":{"containers":[{"name":"main"}]}}`
 )
 
-func newKeys(t *testing.T) *annotations.Keys {
+func newSettings(t *testing.T) *annotations.Settings {
 	t.Helper()
-	keys, err := annotations.NewKeys(annotations.DefaultPrefix, provider.Builtin())
+	s, err := annotations.NewSettings(provider.Builtin())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &keys
+	return s
 }
 
 // inject returns the pod as Lanyard injects it for a ServiceAccount. A value of "" in
 // a change removes an annotation.
 func inject(t *testing.T, pod string, changes ...map[string]string) *injected.Pod {
 	t.Helper()
-	keys := newKeys(t)
+	s := newSettings(t)
 	values := map[string]string{}
 	for _, change := range changes {
 		for key, value := range change {
@@ -48,18 +48,18 @@ func inject(t *testing.T, pod string, changes ...map[string]string) *injected.Po
 	if values["lanyard.dev/token-expiration-seconds"] == "7200" {
 		seconds = 7200
 	}
-	identity, errs := annotations.ParseServiceAccount(keys, values, &annotations.Defaults{TokenExpirationSeconds: 3600})
+	account, errs := s.ParseServiceAccount("team", "app", values)
 	if len(errs) > 0 {
 		t.Fatal(errs)
 	}
-	injection := provider.NewInjection(identity.Providers, &provider.Subject{
-		Namespace: "team", ServiceAccount: "app", MountPath: provider.DefaultTokenMountPath, TokenExpirationSeconds: seconds,
+	injection := provider.NewInjection(account.Identities, &provider.Subject{
+		Namespace: "team", ServiceAccount: "app", MountPath: annotations.DefaultTokenMountPath, TokenExpirationSeconds: seconds,
 	})
 	parsed := new(mutate.Pod)
-	if _, err := parsed.Read(jsonscan.New([]byte(pod)), keys); err != nil {
+	if _, err := parsed.Read(jsonscan.New([]byte(pod)), s); err != nil {
 		t.Fatal(err)
 	}
-	result, err := mutate.Create(parsed, &annotations.Pod{}, mutate.NewInjection(injection, keys))
+	result, err := mutate.Create(parsed, &annotations.Pod{}, mutate.NewInjection(injection))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +71,7 @@ func inject(t *testing.T, pod string, changes ...map[string]string) *injected.Po
 	if err != nil {
 		t.Fatal(err)
 	}
-	read, err := injected.Read(json.RawMessage(patched), keys)
+	read, err := injected.Read(json.RawMessage(patched), s)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +132,7 @@ func TestARunningPodIsComparedWithANewOne(t *testing.T) {
 			aws, map[string]string{"aws-token-path": "/var/run/secrets/a/token"}, plain, true, nil,
 		},
 		"Lanyard's path, set by the container, and a new region": {
-			withEnv(set("AWS_WEB_IDENTITY_TOKEN_FILE", provider.DefaultTokenMountPath+"/aws/token") + "," + set("X", "1")),
+			withEnv(set("AWS_WEB_IDENTITY_TOKEN_FILE", annotations.DefaultTokenMountPath+"/aws/token") + "," + set("X", "1")),
 			map[string]string{"aws-role-arn": role}, aws, plain, false, nil,
 		},
 		"credentials of the container's own": {withEnv(set("AWS_WEB_IDENTITY_TOKEN_FILE", "/own")), aws, other, plain, true, nil},
@@ -155,7 +155,7 @@ func TestARunningPodIsComparedWithANewOne(t *testing.T) {
 			if test.identity != nil {
 				before, after = []map[string]string{test.identity}, []map[string]string{test.identity}
 			}
-			got := injected.Judge(inject(t, test.pod, before...), inject(t, test.new, after...), true, false, newKeys(t))
+			got := injected.Judge(inject(t, test.pod, before...), inject(t, test.new, after...), true, false, newSettings(t))
 			if (got == injected.Current) != test.want {
 				t.Errorf("got %s, want current: %t", got, test.want)
 			}
@@ -165,7 +165,7 @@ func TestARunningPodIsComparedWithANewOne(t *testing.T) {
 
 func TestPodsThatWereNotInjected(t *testing.T) {
 	t.Parallel()
-	keys := newKeys(t)
+	s := newSettings(t)
 	const volume = `{"spec":{"volumes":[{"name":"bound-sa-token"}],"containers":[{"name":"main","volumeMounts":[{"name":"bound-sa-token","mountPath":"/a","readOnly":true}]}]}}`
 	var pod, before map[string]any
 	for _, into := range []*map[string]any{&pod, &before} {
@@ -173,14 +173,14 @@ func TestPodsThatWereNotInjected(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	read, err := injected.Read(pod, keys)
+	read, err := injected.Read(pod, s)
 	if err != nil || len(read.Providers) > 0 || read.Volume != "" || read.Containers[0].TakesPart {
 		t.Errorf("got %+v and error %v, want nothing injected", read, err)
 	}
-	if err := injected.Remove(pod, keys); err != nil || len(pod["spec"].(map[string]any)) != len(before["spec"].(map[string]any)) {
+	if err := injected.Remove(pod, s); err != nil || len(pod["spec"].(map[string]any)) != len(before["spec"].(map[string]any)) {
 		t.Errorf("got %v and error %v, want %v", pod, err, before)
 	}
-	if _, err := injected.Read(map[string]any{"spec": 1}, keys); err == nil {
+	if _, err := injected.Read(map[string]any{"spec": 1}, s); err == nil {
 		t.Error("got no error for a spec that is a number")
 	}
 }
@@ -204,7 +204,7 @@ func TestOneWordForEachState(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if got := injected.Judge(test.running, test.fresh, test.called, test.optedOut, newKeys(t)); got != test.want {
+			if got := injected.Judge(test.running, test.fresh, test.called, test.optedOut, newSettings(t)); got != test.want {
 				t.Errorf("got %s, want %s", got, test.want)
 			}
 		})

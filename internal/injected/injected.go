@@ -19,9 +19,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/mutate"
-	"github.com/lanyard-dev/lanyard/internal/provider"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 // Pod describes the tokens of a pod and the containers that use them.
@@ -145,7 +144,7 @@ type source struct {
 }
 
 // Read reads a pod: a pointer to a Pod of the API, an unstructured object or JSON.
-func Read(pod any, keys *annotations.Keys) (*Pod, error) {
+func Read(pod any, s *annotations.Settings) (*Pod, error) {
 	text, err := json.Marshal(pod)
 	if err != nil {
 		return nil, fmt.Errorf("read the pod: %w", err)
@@ -155,15 +154,15 @@ func Read(pod any, keys *annotations.Keys) (*Pod, error) {
 		return nil, fmt.Errorf("read the pod: %w", err)
 	}
 	p := &Pod{Name: m.Metadata.Name, Files: map[string]string{}, volumes: m.Spec.Volumes}
-	if value := m.Metadata.Annotations[keys.Injected]; value != "" {
+	if value := m.Metadata.Annotations[annotations.Injected]; value != "" {
 		p.Providers = strings.Split(value, ",")
 	}
-	definitions := slices.DeleteFunc(slices.Clone(keys.Providers), func(d *provider.Definition) bool { return !slices.Contains(p.Providers, d.Name) })
+	definitions := slices.DeleteFunc(slices.Clone(s.Providers), func(d *annotations.Provider) bool { return !slices.Contains(p.Providers, d.Name) })
 	for _, d := range definitions {
 		if d.CredentialFile == nil {
 			continue
 		}
-		if content, found := m.Metadata.Annotations[keys.Prefix+d.CredentialFile.Annotation]; found {
+		if content, found := m.Metadata.Annotations[annotations.Prefix+d.CredentialFile.Annotation]; found {
 			p.Files[d.Name] = content
 		}
 	}
@@ -178,7 +177,7 @@ func Read(pod any, keys *annotations.Keys) (*Pod, error) {
 
 // readVolumes finds the token volume and the volumes with copies. A volume with the
 // name of a copy before the token volume is another webhook's: lists grow at the end.
-func (p *Pod) readVolumes(definitions []*provider.Definition) {
+func (p *Pod) readVolumes(definitions []*annotations.Provider) {
 	if len(p.Providers) == 0 {
 		return
 	}
@@ -227,7 +226,7 @@ func (v *volume) tokens() []Token {
 }
 
 // readContainer adds a container.
-func (p *Pod) readContainer(kind string, m *container, definitions []*provider.Definition) {
+func (p *Pod) readContainer(kind string, m *container, definitions []*annotations.Provider) {
 	c := Container{Name: m.Name, Kind: kind, Variables: m.Env, mounts: m.Mounts}
 	var mountPath string
 	for i, mount := range slices.Backward(c.mounts) {
@@ -289,18 +288,18 @@ func Slashes(file string) string {
 // volumes, mounts and variables. A pod that was not injected stays as it is. An own variable
 // directly before Lanyard's variables that could be Lanyard's by its name and value is
 // removed, too: a pod does not show which one it is.
-func Remove(pod map[string]any, keys *annotations.Keys) error {
-	p, err := Read(pod, keys)
+func Remove(pod map[string]any, s *annotations.Settings) error {
+	p, err := Read(pod, s)
 	if err != nil || len(p.Providers) == 0 {
 		return err
 	}
 	metadata, _ := pod["metadata"].(map[string]any)
 	marks, _ := metadata["annotations"].(map[string]any)
-	for _, key := range keys.Marks() {
+	for _, key := range s.Marks() {
 		delete(marks, key)
 	}
-	if labels, _ := metadata["labels"].(map[string]any); labels[keys.IdentityLabel] == annotations.LabelInjected {
-		delete(labels, keys.IdentityLabel)
+	if labels, _ := metadata["labels"].(map[string]any); labels[annotations.IdentityLabel] == annotations.IdentityInjected {
+		delete(labels, annotations.IdentityLabel)
 	}
 	spec, _ := pod["spec"].(map[string]any)
 	i := 0
@@ -317,12 +316,12 @@ func Remove(pod map[string]any, keys *annotations.Keys) error {
 			})
 		}
 	}
-	keep(spec, "volumes", func(i int) bool { return used[p.volumes[i].Name] || !p.isOwn(&p.volumes[i], keys) })
+	keep(spec, "volumes", func(i int) bool { return used[p.volumes[i].Name] || !p.isOwn(&p.volumes[i], s) })
 	return nil
 }
 
 // isOwn reports whether Lanyard added the volume, by its name and its form.
-func (p *Pod) isOwn(v *volume, keys *annotations.Keys) bool {
+func (p *Pod) isOwn(v *volume, settings *annotations.Settings) bool {
 	switch {
 	case p.isCopy(v.Name):
 		return true
@@ -334,7 +333,7 @@ func (p *Pod) isOwn(v *volume, keys *annotations.Keys) bool {
 		case s.Token != nil:
 			return !slices.ContainsFunc(p.Tokens, func(t Token) bool { return t.Path == s.Token.Path })
 		case s.Files != nil && len(s.Files.Items) == 1:
-			return !slices.ContainsFunc(keys.Providers, func(d *provider.Definition) bool {
+			return !slices.ContainsFunc(settings.Providers, func(d *annotations.Provider) bool {
 				return d.CredentialFile != nil && d.CredentialFile.Path == s.Files.Items[0].Path
 			})
 		}

@@ -11,14 +11,15 @@ import (
 
 	"github.com/lanyard-dev/lanyard/internal/provider"
 	"github.com/lanyard-dev/lanyard/internal/texts"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 // markInjected marks Lanyard's variables: the longest end of the list that has the
 // providers' variables, in their order, with values that Lanyard could have written.
-func markInjected(variables []Variable, definitions []*provider.Definition, mountPath string) {
+func markInjected(variables []Variable, definitions []*annotations.Provider, mountPath string) {
 	type known struct {
-		*provider.Definition
-		provider.Variable
+		*annotations.Provider
+		annotations.Variable
 	}
 	var before []known
 	for _, d := range definitions {
@@ -29,7 +30,7 @@ func markInjected(variables []Variable, definitions []*provider.Definition, moun
 	for i, v := range slices.Backward(variables) {
 		at := slices.IndexFunc(before, func(k known) bool { return k.Variable.Name == v.Name })
 		if at < 0 || v.IsPodName() && before[at].PodName == "" ||
-			!v.IsPodName() && (v.From != nil || !fits(v.Value, before[at].Value, before[at].Definition, mountPath)) {
+			!v.IsPodName() && (v.From != nil || !fits(v.Value, before[at].Value, before[at].Provider, mountPath)) {
 			return
 		}
 		variables[i].Injected = true
@@ -52,7 +53,7 @@ func (v *Variable) IsPodName() bool {
 var placeholder = regexp.MustCompile(`\\\{([a-z0-9-]+)\\\}`)
 
 // fits reports whether the template of a variable can result in the value.
-func fits(value, template string, d *provider.Definition, mountPath string) bool {
+func fits(value, template string, d *annotations.Provider, mountPath string) bool {
 	value = strings.ReplaceAll(value, "$$", "$")
 	if name, found := strings.CutPrefix(template, "{"); found && strings.Index(name, "}") == len(name)-1 {
 		return isValue(name[:len(name)-1], value, d, mountPath)
@@ -74,7 +75,7 @@ func fits(value, template string, d *provider.Definition, mountPath string) bool
 }
 
 // isValue reports whether a placeholder of this name can have the value.
-func isValue(name, value string, d *provider.Definition, mountPath string) bool {
+func isValue(name, value string, d *annotations.Provider, mountPath string) bool {
 	if path, found := paths(d, mountPath)[name]; found {
 		return Slashes(value) == path
 	}
@@ -88,8 +89,8 @@ func isValue(name, value string, d *provider.Definition, mountPath string) bool 
 }
 
 // paths returns the values that are paths of Lanyard's files, with slashes and without a drive.
-func paths(d *provider.Definition, mountPath string) provider.Values {
-	values := provider.Values{"token-file": mountPath + "/" + d.TokenPath}
+func paths(d *annotations.Provider, mountPath string) annotations.Values {
+	values := annotations.Values{"token-file": mountPath + "/" + d.TokenPath}
 	if d.CredentialFile != nil {
 		values["credential-file"] = mountPath + "/" + d.CredentialFile.Path
 	}
@@ -97,10 +98,10 @@ func paths(d *provider.Definition, mountPath string) provider.Values {
 }
 
 // pointingTo returns the providers whose variables point to a file in the token volume.
-func pointingTo(variables []Variable, definitions []*provider.Definition, mountPath string) []string {
+func pointingTo(variables []Variable, definitions []*annotations.Provider, mountPath string) []string {
 	var names []string
 	for _, d := range definitions {
-		if slices.ContainsFunc(d.Variables, func(v provider.Variable) bool {
+		if slices.ContainsFunc(d.Variables, func(v annotations.Variable) bool {
 			return (v.Credential || v.Profiles) && slices.ContainsFunc(variables, func(set Variable) bool {
 				return set.Name == v.Name && strings.HasPrefix(Slashes(set.Value), mountPath+"/")
 			})

@@ -7,9 +7,9 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/lanyard-dev/lanyard/internal/provider"
 	"github.com/lanyard-dev/lanyard/internal/reason"
 	"github.com/lanyard-dev/lanyard/internal/texts"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 // placedCopy is a copy of a provider's token in one pod, at a path of its own. It is in
@@ -50,8 +50,8 @@ func (m *mutation) copyIsFree(c *container, copied *placedCopy) bool {
 		here := &c.mounts[i]
 		path := normalizePath(string(here.path), m.pod.Windows)
 		// Nothing can be mounted in a read-only volume that lacks the directory.
-		above := here.readOnly && provider.IsAtOrBelow(copied.cleanPath, path)
-		if !above && !provider.IsAtOrBelow(path, copied.cleanPath) {
+		above := here.readOnly && annotations.IsAtOrBelow(copied.cleanPath, path)
+		if !above && !annotations.IsAtOrBelow(path, copied.cleanPath) {
 			continue
 		}
 		if string(here.path) != copied.Copy.MountPath || string(here.volume) != copied.Copy.Volume || here.partial || here.device {

@@ -8,10 +8,10 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/jsonpatch"
 	"github.com/lanyard-dev/lanyard/internal/reason"
 	"github.com/lanyard-dev/lanyard/internal/texts"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 // Result is the decision about a pod.

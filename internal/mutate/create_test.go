@@ -9,9 +9,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/mutate"
 	"github.com/lanyard-dev/lanyard/internal/reason"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 func TestThePatchAddsWhatIsMissing(t *testing.T) {
@@ -91,16 +91,11 @@ func TestFieldsThatAreNotKnownStay(t *testing.T) {
 	}
 }
 
-func TestKeysUnderAnotherPrefixAreEscapedAndRead(t *testing.T) {
+func TestKeysAreEscapedAndRead(t *testing.T) {
 	t.Parallel()
-	keys := newKeys(t, "identity.example.com/")
-	const pod = `{"metadata":{"annotations":{"lanyard.dev/injected":"other"}},"spec":{"containers":[{}]}}`
+	const pod = `{"metadata":{"annotations":{"identity.example.com/injected":"other"}},"spec":{"containers":[{}]}}`
 	once := func(pod string) mutate.Result {
-		parsed, err := read(pod, keys)
-		if err != nil {
-			t.Fatal(err)
-		}
-		result, err := mutate.Create(parsed, &annotations.Pod{}, mutate.NewInjection(withFile(), keys))
+		result, err := mutate.Create(parse(t, pod), &annotations.Pod{}, mutate.NewInjection(withFile()))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -108,15 +103,15 @@ func TestKeysUnderAnotherPrefixAreEscapedAndRead(t *testing.T) {
 	}
 	result := once(pod)
 	want := []string{
-		"/metadata/annotations/identity.example.com~1injected",
-		"/metadata/annotations/identity.example.com~1gcp-credentials", "/metadata/labels",
+		"/metadata/annotations/lanyard.dev~1injected",
+		"/metadata/annotations/lanyard.dev~1gcp-credentials", "/metadata/labels",
 		"/spec/volumes", "/spec/containers/0/volumeMounts", "/spec/containers/0/env",
 	}
 	if diff := cmp.Diff(want, pathsOf(t, result.Patch.Bytes())); diff != "" {
 		t.Errorf("paths (-want +got):\n%s", diff)
 	}
 	patched := apply(t, pod, result.Patch.Bytes())
-	for _, part := range []string{`"identity.example.com/injected":"aws"`, `"lanyard.dev/injected":"other"`, `metadata.annotations['identity.example.com/gcp-credentials']`} {
+	for _, part := range []string{`"lanyard.dev/injected":"aws"`, `"identity.example.com/injected":"other"`, `metadata.annotations['lanyard.dev/gcp-credentials']`} {
 		if !strings.Contains(patched, part) {
 			t.Errorf("got %s, want %s in it", patched, part)
 		}
@@ -215,8 +210,7 @@ func TestAPatchThatIsTooLargeDeniesThePod(t *testing.T) {
 // An Injection is used for many pods at the same time. Run with -race.
 func TestAnInjectionIsUsedConcurrently(t *testing.T) {
 	t.Parallel()
-	keys := defaultKeys(t)
-	add := mutate.NewInjection(builtin(), keys)
+	add := mutate.NewInjection(builtin())
 	if diff := cmp.Diff([]string{"aws", "azure", "gcp", "token"}, add.Providers()); diff != "" {
 		t.Errorf("providers (-want +got):\n%s", diff)
 	}

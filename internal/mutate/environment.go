@@ -10,6 +10,8 @@ import (
 
 	"github.com/lanyard-dev/lanyard/internal/provider"
 	"github.com/lanyard-dev/lanyard/internal/reason"
+	"github.com/lanyard-dev/lanyard/internal/texts"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 // missingVariables returns the encoded variables that the container lacks. The
@@ -26,6 +28,7 @@ func (m *mutation) missingVariables(c *container) [][]byte {
 			continue
 		}
 		selects := selectsProfile(c, p)
+		m.findUnknownProfiles(c, p)
 		if shadows := shadows(c, p, selects); len(shadows) > 0 {
 			m.addFinding(reason.EnvironmentShadowed, c.name, "it sets "+strings.Join(shadows, ", ")+", which SDKs may prefer to the injected "+p.Name+" identity")
 		}
@@ -84,11 +87,13 @@ func ownCredentials(c *container, p *encodedProvider) []string {
 // is not included.
 func shadows(c *container, p *encodedProvider, selects bool) []string {
 	var set []string
-	for _, name := range p.Shadows {
-		if c.variable(name) == nil || selects && name == p.Selector {
+	for i := range p.Shadows {
+		name := p.Shadows[i].Name
+		got := c.variable(name)
+		if got == nil || !p.Shadows[i].Harms(string(got.value), got.derived) || selects && slices.Contains(p.Selectors, name) {
 			continue
 		}
-		if i := slices.IndexFunc(p.Variables, func(v provider.Variable) bool { return v.Name == name }); i < 0 || setsOther(c, &p.Variables[i]) {
+		if i := slices.IndexFunc(p.Variables, func(v annotations.Variable) bool { return v.Name == name }); i < 0 || setsOther(c, &p.Variables[i]) {
 			set = append(set, name)
 		}
 	}
@@ -96,7 +101,7 @@ func shadows(c *container, p *encodedProvider, selects bool) []string {
 }
 
 // setsOther reports whether the container sets the variable to a value of its own.
-func setsOther(c *container, v *provider.Variable) bool {
+func setsOther(c *container, v *annotations.Variable) bool {
 	got := c.variable(v.Name)
 	if got == nil || v.PodName != "" && got.podName {
 		return false
@@ -107,28 +112,42 @@ func setsOther(c *container, v *provider.Variable) bool {
 // selectsProfile reports whether the container selects a profile of Lanyard's file, and
 // not of its own. SDKs take an empty name for none.
 func selectsProfile(c *container, p *encodedProvider) bool {
-	if p.Selector == "" {
-		return false
+	return slices.ContainsFunc(p.Selectors, func(name string) bool { return c.variable(name).hasValue() }) &&
+		!slices.ContainsFunc(p.Variables, func(v annotations.Variable) bool { return v.Profiles && setsOther(c, &v) })
+}
+
+// hasValue reports whether the variable is set, and may have a value.
+func (v *envVar) hasValue() bool { return v != nil && (v.derived || len(v.value) > 0) }
+
+// findUnknownProfiles reports a profile that the container selects, and that the ServiceAccount
+// does not have: SDKs then have no credentials at all.
+func (m *mutation) findUnknownProfiles(c *container, p *encodedProvider) {
+	if !selectsProfile(c, p) {
+		return
 	}
-	got := c.variable(p.Selector)
-	return got != nil && (got.derived || len(got.value) > 0) &&
-		!slices.ContainsFunc(p.Variables, func(v provider.Variable) bool { return v.Profiles && setsOther(c, &v) })
+	for _, name := range p.Selectors {
+		if got := c.variable(name); got.hasValue() && !got.derived && !slices.Contains(p.Profiles, string(got.value)) {
+			m.addFinding(reason.EnvironmentShadowed, c.name, fmt.Sprintf("its %s selects the profile %q, and the %s profiles of its ServiceAccount are %s",
+				name, texts.Cut(got.value, texts.MaxShown), p.Name, strings.Join(p.Profiles, ", ")))
+		}
+	}
 }
 
 // overridesChoice reports whether the variable would override how the container chooses
 // its identity: by a profile, or by a variable of its own, which some SDKs take second
 // to the file with the profiles.
-func overridesChoice(c *container, p *encodedProvider, v *provider.Variable, selects bool) bool {
+func overridesChoice(c *container, p *encodedProvider, v *annotations.Variable, selects bool) bool {
 	switch {
 	case v.Direct:
 		return selects
 	case v.Profiles:
-		return !selects && slices.ContainsFunc(p.Variables, func(other provider.Variable) bool { return other.Direct && setsOther(c, &other) })
+		return !selects && slices.ContainsFunc(p.Variables, func(other annotations.Variable) bool { return other.Direct && setsOther(c, &other) })
 	}
 	return false
 }
 
 // setsGroup reports whether the container sets a variable of the group.
 func setsGroup(c *container, p *encodedProvider, group string) bool {
-	return group != "" && slices.ContainsFunc(p.Variables, func(v provider.Variable) bool { return v.Group == group && c.variable(v.Name) != nil })
+	return group != "" && (slices.ContainsFunc(p.Variables, func(v annotations.Variable) bool { return v.Group == group && c.variable(v.Name) != nil }) ||
+		slices.ContainsFunc(p.Synonyms[group], func(name string) bool { return c.variable(name) != nil }))
 }

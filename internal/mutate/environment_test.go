@@ -13,20 +13,21 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/mutate"
 	"github.com/lanyard-dev/lanyard/internal/provider"
 	"github.com/lanyard-dev/lanyard/internal/reason"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 const gcpProvider = "projects/1/locations/global/workloadIdentityPools/pool/providers/prov"
 
 // builtin returns the injection of every provider of Lanyard.
 func builtin() *provider.Injection {
-	values := map[string]provider.Values{
+	values := map[string]annotations.Values{
 		"aws":   {"role-arn": "arn:aws:iam::111122223333:role/r", "region": "eu-central-1"},
 		"azure": {"client-id": "c", "tenant-id": "t", "authority-host": "https://login/"},
 		"gcp":   {"workload-identity-provider": gcpProvider, "project": "project"},
 	}
-	var identities []provider.Identity
+	var identities []annotations.Identity
 	for _, d := range provider.Builtin() {
-		identities = append(identities, provider.Identity{Definition: d, Values: values[d.Name], Audience: "aud"})
+		identities = append(identities, annotations.Identity{Provider: d, Values: values[d.Name], Audience: "aud"})
 	}
 	return provider.NewInjection(identities, &provider.Subject{Namespace: "ns", ServiceAccount: "sa", MountPath: mountPath, TokenExpirationSeconds: 3600})
 }

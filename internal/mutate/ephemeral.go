@@ -4,8 +4,8 @@
 package mutate
 
 import (
-	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/reason"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 // AddEphemeral injects the identities into new ephemeral containers of a running pod:

@@ -10,9 +10,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/mutate"
 	"github.com/lanyard-dev/lanyard/internal/reason"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 // running returns a pod with the annotations, the volumes and the ephemeral
@@ -23,7 +23,7 @@ func running(injected, volumes, ephemeral string) string {
 
 func addEphemeral(t *testing.T, pod, old string, selection *annotations.Pod) mutate.Result {
 	t.Helper()
-	result, err := mutate.AddEphemeral(parse(t, pod), parse(t, old), selection, mutate.NewInjection(injection(), defaultKeys(t)))
+	result, err := mutate.AddEphemeral(parse(t, pod), parse(t, old), selection, mutate.NewInjection(injection()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +113,7 @@ func TestAnInvalidMountPathDeniesANewEphemeralContainerOnly(t *testing.T) {
 	t.Parallel()
 	const slash = `{"name":"a","volumeMounts":[{"name":"own","mountPath":"/lanyard/"}]}`
 	volume := projected(mutate.VolumeName, tokenSource)
-	add := mutate.NewInjection(injection(), defaultKeys(t))
+	add := mutate.NewInjection(injection())
 	result, err := mutate.AddEphemeral(parse(t, running("aws", volume, slash)), parse(t, running("aws", volume, ``)), &annotations.Pod{}, add)
 	denied(t, reason.InvalidMountPath, result, err)
 	if field := "spec.ephemeralContainers[0].volumeMounts[0].mountPath"; !strings.Contains(err.Error(), field) {
@@ -137,7 +137,7 @@ func many(from, to int) string {
 func TestManyEphemeralContainers(t *testing.T) {
 	t.Parallel()
 	volume := projected(mutate.VolumeName, tokenSource)
-	add := mutate.NewInjection(injection(), defaultKeys(t))
+	add := mutate.NewInjection(injection())
 	tests := map[string]struct {
 		old, now int
 		want     bool
@@ -173,7 +173,7 @@ func TestManyEphemeralContainers(t *testing.T) {
 // The time of an operation must be proportional to the number of containers.
 func BenchmarkAddEphemeral(b *testing.B) {
 	volume := projected(mutate.VolumeName, tokenSource)
-	add := mutate.NewInjection(injection(), defaultKeys(b))
+	add := mutate.NewInjection(injection())
 	for _, n := range []int{64, 128, 255} {
 		b.Run(fmt.Sprintf("%d old and %d new", n, n), func(b *testing.B) {
 			pod, old := parse(b, running("aws", volume, many(0, 2*n))), parse(b, running("aws", volume, many(0, n)))

@@ -11,11 +11,11 @@ import (
 	evanphx "github.com/evanphx/json-patch/v5"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/jsonscan"
 	"github.com/lanyard-dev/lanyard/internal/mutate"
 	"github.com/lanyard-dev/lanyard/internal/provider"
 	"github.com/lanyard-dev/lanyard/internal/reason"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 // The injection of most tests: one provider with a token, a variable that points
@@ -29,13 +29,13 @@ func injection() *provider.Injection {
 	return &provider.Injection{MountPath: mountPath, Providers: []provider.Provider{{
 		Name:  "aws",
 		Token: provider.Token{Audience: "aud", ExpirationSeconds: 3600, Path: "aws/token"},
-		Variables: []provider.Variable{
+		Variables: []annotations.Variable{
 			{Name: "ROLE", Value: "r"},
 			{Name: "FILE", Value: tokenPath, Credential: true},
 			{Name: "REGION", Value: "eu", Group: "region"},
 			{Name: "DEFAULT_REGION", Value: "eu", Group: "region"},
 		},
-		Shadows: []string{"KEY"},
+		Shadows: []annotations.Shadow{{Name: "KEY"}},
 	}}}
 }
 
@@ -46,24 +46,19 @@ func withFile() *provider.Injection {
 	return i
 }
 
-func newKeys(t testing.TB, prefix string) *annotations.Keys {
+func newSettings(t testing.TB) *annotations.Settings {
 	t.Helper()
-	keys, err := annotations.NewKeys(prefix, provider.Builtin())
+	s, err := annotations.NewSettings(provider.Builtin())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &keys
-}
-
-func defaultKeys(t testing.TB) *annotations.Keys {
-	t.Helper()
-	return newKeys(t, annotations.DefaultPrefix)
+	return s
 }
 
 // read returns the pod in a text that has nothing else.
-func read(text string, keys *annotations.Keys) (*mutate.Pod, error) {
+func read(text string, settings *annotations.Settings) (*mutate.Pod, error) {
 	s, pod := jsonscan.New([]byte(text)), new(mutate.Pod)
-	if _, err := pod.Read(s, keys); err != nil {
+	if _, err := pod.Read(s, settings); err != nil {
 		return nil, err
 	}
 	return pod, s.End()
@@ -71,7 +66,7 @@ func read(text string, keys *annotations.Keys) (*mutate.Pod, error) {
 
 func parse(t testing.TB, pod string) *mutate.Pod {
 	t.Helper()
-	parsed, err := read(pod, defaultKeys(t))
+	parsed, err := read(pod, newSettings(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +76,7 @@ func parse(t testing.TB, pod string) *mutate.Pod {
 // tryCreate returns what Create returns for a pod that selects all containers.
 func tryCreate(t *testing.T, pod string, i *provider.Injection) (mutate.Result, error) {
 	t.Helper()
-	return mutate.Create(parse(t, pod), &annotations.Pod{}, mutate.NewInjection(i, defaultKeys(t)))
+	return mutate.Create(parse(t, pod), &annotations.Pod{}, mutate.NewInjection(i))
 }
 
 func create(t *testing.T, pod string, i *provider.Injection) mutate.Result {
@@ -91,7 +86,7 @@ func create(t *testing.T, pod string, i *provider.Injection) mutate.Result {
 
 func createSelected(t *testing.T, pod string, i *provider.Injection, selection *annotations.Pod) mutate.Result {
 	t.Helper()
-	result, err := mutate.Create(parse(t, pod), selection, mutate.NewInjection(i, defaultKeys(t)))
+	result, err := mutate.Create(parse(t, pod), selection, mutate.NewInjection(i))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,9 +8,9 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/jsonpatch"
 	"github.com/lanyard-dev/lanyard/internal/provider"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 // Injection is a provider.Injection, encoded for the patches of many pods. It
@@ -49,15 +49,14 @@ type encodedProvider struct {
 	copied encodedVolume
 }
 
-// NewInjection encodes an injection. keys are the keys of the annotations that it
-// writes.
-func NewInjection(injection *provider.Injection, keys *annotations.Keys) *Injection {
+// NewInjection encodes an injection.
+func NewInjection(injection *provider.Injection) *Injection {
 	result := Injection{mountPath: injection.MountPath, known: map[string]struct{}{}}
 	result.annotations = make([]annotation, 1)
 	for i := range injection.Providers {
 		p := encodedProvider{Provider: &injection.Providers[i]}
 		if p.File.Path != "" {
-			file := newAnnotation(keys.Prefix+p.File.Annotation, p.File.Content, true)
+			file := newAnnotation(annotations.Prefix+p.File.Annotation, p.File.Content, true)
 			p.fieldPath = "metadata.annotations['" + file.key + "']"
 			result.annotations = append(result.annotations, file)
 		}
@@ -72,26 +71,31 @@ func NewInjection(injection *provider.Injection, keys *annotations.Keys) *Inject
 			p.variables = append(p.variables, encoded)
 			result.known[v.Name] = struct{}{}
 		}
-		for _, name := range p.Shadows {
-			result.known[name] = struct{}{}
+		for _, shadow := range p.Shadows {
+			result.known[shadow.Name] = struct{}{}
+		}
+		for _, names := range p.Synonyms {
+			for _, name := range names {
+				result.known[name] = struct{}{}
+			}
 		}
 		result.environment = append(result.environment, p.variables...)
 		result.providers = append(result.providers, p)
 	}
-	result.annotations[0] = newAnnotation(keys.Injected, strings.Join(result.Providers(), ","), false)
+	result.annotations[0] = newAnnotation(annotations.Injected, strings.Join(result.Providers(), ","), false)
 	var members [][]byte
 	for _, a := range result.annotations {
 		members = append(members, a.member)
 	}
 	result.allAnnotations = fmt.Appendf(nil, "{%s}", bytes.Join(members, []byte(",")))
-	result.label = newAnnotation(keys.IdentityLabel, annotations.LabelInjected, false)
-	result.label.path = "/metadata/labels/" + jsonpatch.Escape(keys.IdentityLabel)
+	result.label = newAnnotation(annotations.IdentityLabel, annotations.IdentityInjected, false)
+	result.label.path = "/metadata/labels/" + jsonpatch.Escape(annotations.IdentityLabel)
 	result.encodeVolumes()
 	return &result
 }
 
 // withValue encodes a variable with its value, and not with the name of the pod.
-func withValue(v *provider.Variable) []byte {
+func withValue(v *annotations.Variable) []byte {
 	return fmt.Appendf(nil, `{"name":%s,"value":%s}`, quoted(v.Name), quoted(v.Value))
 }
 

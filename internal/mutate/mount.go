@@ -11,10 +11,9 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
-	"github.com/lanyard-dev/lanyard/internal/provider"
 	"github.com/lanyard-dev/lanyard/internal/reason"
 	"github.com/lanyard-dev/lanyard/internal/texts"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 // mountPoint is the state of a container's token mount path.
@@ -37,9 +36,9 @@ func (m *mutation) mountAt(c *container) (at mountPoint, by *mount, err error) {
 	for i := range c.mounts {
 		here := &c.mounts[i]
 		got := string(here.path)
-		literal := provider.IsAtOrBelow(got, m.mountPath)
+		literal := annotations.IsAtOrBelow(got, m.mountPath)
 		switch {
-		case !literal && !provider.IsAtOrBelow(normalizePath(got, m.pod.Windows), m.cleanPath):
+		case !literal && !annotations.IsAtOrBelow(normalizePath(got, m.pod.Windows), m.cleanPath):
 			// It is elsewhere.
 		case !literal || !isPlain(got, m.pod.Windows) || here.device:
 			return at, by, m.invalidMountPath(c, here)
@@ -64,7 +63,7 @@ func (p *Pod) LacksMount(selection *annotations.Pod, mountPath string) (bool, er
 	}
 	return slices.ContainsFunc(p.containers, func(c container) bool {
 		return c.kind != ephemeralContainers && selection.Selects(string(c.name)) && !slices.ContainsFunc(c.mounts, func(m mount) bool {
-			return !m.device && provider.IsAtOrBelow(string(m.path), mountPath)
+			return !m.device && annotations.IsAtOrBelow(string(m.path), mountPath)
 		})
 	}), nil
 }

@@ -10,9 +10,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/mutate"
 	"github.com/lanyard-dev/lanyard/internal/reason"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 func TestAContainerIsLeftOutIfItsMountPathIsTaken(t *testing.T) {
@@ -274,12 +274,12 @@ func FuzzMountPath(f *testing.F) {
 	for p := range linuxPaths {
 		f.Add(p)
 	}
-	keys := defaultKeys(f)
-	add := mutate.NewInjection(injection(), keys)
+	settings := newSettings(f)
+	add := mutate.NewInjection(injection())
 	f.Fuzz(func(t *testing.T, mounted string) {
 		text := encode(t, mounted)
 		mounted = strings.ToValidUTF8(mounted, "\uFFFD")
-		pod, err := read(`{"spec":{"containers":[{"volumeMounts":[{"name":"own","mountPath":`+text+`}]}]}}`, keys)
+		pod, err := read(`{"spec":{"containers":[{"volumeMounts":[{"name":"own","mountPath":`+text+`}]}]}}`, settings)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -17,7 +17,7 @@
 // The guard (charts/lanyard/templates/guard.yaml) has the one rule that the API
 // server must know too: a container that is not left out has something mounted at
 // the token mount path. If that rule changes here, it must change there. The guard finds
-// injected pods by the label Keys.IdentityLabel.
+// injected pods by the label annotations.IdentityLabel.
 package mutate
 
 import (
@@ -35,9 +35,9 @@ type Pod struct {
 	// Annotations are the annotations under Lanyard's prefix, and those that leave a
 	// provider to a peer; nil if not set.
 	Annotations map[string]string
-	// InjectLabel is the value of the label Keys.Inject; "" if not set.
+	// InjectLabel is the value of the label annotations.Inject; "" if not set.
 	InjectLabel string
-	// IdentityLabel is the value of the label Keys.IdentityLabel; "" if not set.
+	// IdentityLabel is the value of the label annotations.IdentityLabel; "" if not set.
 	IdentityLabel string
 	// Mirror reports whether the pod mirrors a static pod.
 	Mirror bool

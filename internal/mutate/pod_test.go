@@ -9,10 +9,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/jsonscan"
 	"github.com/lanyard-dev/lanyard/internal/mutate"
 	"github.com/lanyard-dev/lanyard/internal/reason"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 func TestReadNamesTheFieldOfTheWrongType(t *testing.T) {
@@ -38,7 +38,7 @@ func TestReadNamesTheFieldOfTheWrongType(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, err := read(test.pod, defaultKeys(t))
+			_, err := read(test.pod, newSettings(t))
 			if err == nil || !strings.HasPrefix(err.Error(), test.want) {
 				t.Errorf("got error %v, want %s", err, test.want)
 			}
@@ -72,7 +72,7 @@ func TestCreateNamesTheListElementOfTheWrongType(t *testing.T) {
 			if !strings.HasPrefix(err.Error(), want) {
 				t.Errorf("Create: got error %v, want %s", err, want)
 			}
-			add := mutate.NewInjection(injection(), defaultKeys(t))
+			add := mutate.NewInjection(injection())
 			result, err = mutate.AddEphemeral(parse(t, `{}`), parse(t, test.pod), &annotations.Pod{}, add)
 			denied(t, reason.InvalidReview, result, err)
 			if !strings.HasPrefix(err.Error(), want) {
@@ -94,9 +94,9 @@ func TestErrorsDoNotShowValues(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			parsed, err := read(pod, defaultKeys(t))
+			parsed, err := read(pod, newSettings(t))
 			if err == nil {
-				_, err = mutate.Create(parsed, &annotations.Pod{}, mutate.NewInjection(injection(), defaultKeys(t)))
+				_, err = mutate.Create(parsed, &annotations.Pod{}, mutate.NewInjection(injection()))
 			}
 			if err == nil || strings.Contains(err.Error(), secret) {
 				t.Errorf("got error %v, want one without %s", err, secret)
@@ -153,16 +153,16 @@ func TestReadKeepsNothingOfTheFormerPod(t *testing.T) {
 		`"initContainers":[{"name":"i","env":[{"name":"FILE","value":"x"}]}],` +
 		`"containers":[{"name":"m","env":[{"name":"FILE","value":"x"}],"volumeMounts":[{"name":"v","mountPath":"/lanyard"}]}],"ephemeralContainers":[{}]}}`
 	const bare = `{"spec":{"containers":[{"name":"n"},{"name":"o"}]}}`
-	keys := defaultKeys(t)
-	add := mutate.NewInjection(injection(), keys)
+	settings := newSettings(t)
+	add := mutate.NewInjection(injection())
 	var pod mutate.Pod
-	if _, err := pod.Read(jsonscan.New([]byte(full)), keys); err != nil {
+	if _, err := pod.Read(jsonscan.New([]byte(full)), settings); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := mutate.Create(&pod, &annotations.Pod{}, add); err == nil {
 		t.Fatal("got no error for the full pod, want one: the test needs a pod with marks")
 	}
-	if _, err := pod.Read(jsonscan.New([]byte(bare)), keys); err != nil {
+	if _, err := pod.Read(jsonscan.New([]byte(bare)), settings); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(summarize(parse(t, bare)), summarize(&pod)); diff != "" {
@@ -199,7 +199,7 @@ func TestPodsOverTheLimitsAreParsedButDenied(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			pod := parse(t, `{"spec":{`+test.spec+`}}`)
-			add := mutate.NewInjection(injection(), defaultKeys(t))
+			add := mutate.NewInjection(injection())
 			created, errCreate := mutate.Create(pod, &annotations.Pod{}, add)
 			added, errAdd := mutate.AddEphemeral(pod, parse(t, `{}`), &annotations.Pod{}, add)
 			if test.want {

@@ -9,12 +9,12 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/jsonpatch"
 	"github.com/lanyard-dev/lanyard/internal/jsonscan"
 	"github.com/lanyard-dev/lanyard/internal/provider"
 	"github.com/lanyard-dev/lanyard/internal/reason"
 	"github.com/lanyard-dev/lanyard/internal/texts"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 // Limits of the reader. The API server stores objects of up to 1.5 MiB, but
@@ -36,12 +36,12 @@ const (
 //
 // Volumes, variables and mounts are read later, by Create and AddEphemeral: the
 // pods of ServiceAccounts without an identity, which are most, do not need them.
-func (p *Pod) Read(s *jsonscan.Scanner, keys *annotations.Keys) (cost int, err error) {
+func (p *Pod) Read(s *jsonscan.Scanner, settings *annotations.Settings) (cost int, err error) {
 	if s.Kind() != jsonscan.Object {
 		return 0, fmt.Errorf("pod: got %s, want object", s.Kind())
 	}
 	*p = Pod{containers: p.containers[:0], vars: p.vars, mounts: p.mounts, plans: p.plans, patch: p.patch}
-	r := reader{Scanner: s, keys: keys, pod: p}
+	r := reader{Scanner: s, settings: settings, pod: p}
 	err = r.Object(r.podMember)
 	if p.ServiceAccountName == "" {
 		p.ServiceAccountName = "default"
@@ -52,7 +52,7 @@ func (p *Pod) Read(s *jsonscan.Scanner, keys *annotations.Keys) (cost int, err e
 // reader fills a Pod from JSON.
 type reader struct {
 	*jsonscan.Scanner
-	keys     *annotations.Keys
+	settings *annotations.Settings
 	pod      *Pod
 	names    []string // of the volumes to keep
 	elements int      // of lists, as far as they were read or skipped
@@ -118,23 +118,23 @@ func (r *reader) metadata(key []byte) (err error) {
 
 func (r *reader) label(key []byte) error {
 	switch string(key) {
-	case r.keys.Inject:
+	case annotations.Inject:
 		return r.ReadCut(&r.pod.InjectLabel, texts.MaxShown)
-	case r.keys.IdentityLabel:
+	case annotations.IdentityLabel:
 		return r.ReadCut(&r.pod.IdentityLabel, texts.MaxShown)
 	}
 	return nil
 }
 
 func (r *reader) annotation(key []byte) error {
-	if string(key) == annotations.MirrorPodKey {
+	if string(key) == annotations.MirrorPod {
 		r.pod.Mirror = true
 	}
-	if !bytes.HasPrefix(key, []byte(r.keys.Prefix)) && (len(r.keys.PeerTokens) == 0 || r.keys.PeerToken(texts.Cut(key, texts.MaxKey)) == "") {
+	if !bytes.HasPrefix(key, []byte(annotations.Prefix)) && (len(r.settings.PeerTokens) == 0 || r.settings.PeerToken(texts.Cut(key, texts.MaxKey)) == "") {
 		return nil
 	}
 	name := texts.Cut(key, texts.MaxKey)
-	if len(r.pod.Annotations) >= maxAnnotations && name != r.keys.Inject {
+	if len(r.pod.Annotations) >= maxAnnotations && name != annotations.Inject {
 		return nil
 	}
 	if r.pod.Annotations == nil {

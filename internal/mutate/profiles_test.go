@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lanyard-dev/lanyard/internal/provider"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 // configFile is the path of the file with the profiles.
@@ -17,10 +18,10 @@ const configFile = "/lanyard/aws/config"
 
 // withProfiles returns the injection of AWS with a profile.
 func withProfiles() *provider.Injection {
-	return provider.NewInjection([]provider.Identity{{
-		Definition: provider.Builtin()[0], Audience: "aud",
-		Values:   provider.Values{"role-arn": "arn:aws:iam::111122223333:role/r", "region": "eu-central-1"},
-		Profiles: []provider.Profile{{Name: "audit", Identity: "arn:aws:iam::111122223333:role/audit"}},
+	return provider.NewInjection([]annotations.Identity{{
+		Provider: provider.Builtin()[0], Audience: "aud",
+		Values:   annotations.Values{"role-arn": "arn:aws:iam::111122223333:role/r", "region": "eu-central-1"},
+		Profiles: []annotations.Profile{{Name: "audit", Identity: "arn:aws:iam::111122223333:role/audit"}},
 	}}, &provider.Subject{Namespace: "ns", ServiceAccount: "sa", MountPath: mountPath, TokenExpirationSeconds: 3600})
 }
 

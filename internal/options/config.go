@@ -4,14 +4,12 @@
 package options
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
 
 	"github.com/spf13/pflag"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/settings"
 )
 
@@ -64,30 +62,18 @@ func (o *Options) ReadConfig(text []byte, fs *pflag.FlagSet) (err error) {
 		switch {
 		case flag == nil || name == "config" || name == "help" || name == "version":
 			return fmt.Errorf("%s: unknown setting; settings have the names of the flags in --help", name)
-		case setting.List && flag.Value.Type() != "stringSlice":
-			return fmt.Errorf("%s: got a list, want a text", name)
 		case flag.Changed: // on the command line
 			continue
 		}
-		if err := fs.Set(name, setting.Value); err != nil {
+		text, err := setting.TextFor(flag.Value.Type())
+		if err == nil {
+			err = fs.Set(name, text)
+		}
+		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 	}
 	return nil
-}
-
-// Embedded returns the settings of the injection for a program without flags: config is
-// the content of a configuration file. Its settings about lanyard-webhook itself, such as
-// ports, are checked and have no effect. reserved are audiences of the API server in
-// addition to the common audiences.
-func Embedded(config []byte, reserved []string) (*settings.Settings, error) {
-	o := New()
-	if err := o.ReadConfig(config, o.FlagSet()); err != nil {
-		return nil, fmt.Errorf("config: %w", err)
-	}
-	o.Defaults.ReservedAudiences = slices.Concat(annotations.CommonAPIServerAudiences(), reserved)
-	s, errs := settings.New(&o.Values)
-	return s, errors.Join(errs...)
 }
 
 // Reload returns the settings with the custom providers and identity mappings of

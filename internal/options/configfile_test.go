@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/pflag"
 
 	"github.com/lanyard-dev/lanyard/internal/options"
 	"github.com/lanyard-dev/lanyard/internal/settings"
@@ -46,7 +47,7 @@ func complete(t *testing.T, text string) (*options.Options, *settings.Settings, 
 // providersOf returns the names of the providers.
 func providersOf(s *settings.Settings) []string {
 	var names []string
-	for _, d := range s.Keys.Providers {
+	for _, d := range s.Providers {
 		names = append(names, d.Name)
 	}
 	return names
@@ -62,11 +63,11 @@ func TestTheFileHasProvidersAndMappings(t *testing.T) {
 	if diff := cmp.Diff([]string{"aws", "azure", "example", "gcp", "token"}, providersOf(c)); diff != "" {
 		t.Errorf("providers (-want +got):\n%s", diff)
 	}
-	if got := c.Defaults.Parameters["example-region"]; got != "eu" {
+	if got := c.Parameters["example-region"]; got != "eu" {
 		t.Errorf("got default %q, want eu", got)
 	}
 	want := map[string]string{"lanyard.dev/aws-role-arn": "loki", "lanyard.dev/example-role": "r"}
-	if diff := cmp.Diff(want, c.Keys.Map(c.Mappings, "team-a", "loki", nil)); diff != "" {
+	if diff := cmp.Diff(want, c.Map("team-a", "loki", nil)); diff != "" {
 		t.Errorf("mapped (-want +got):\n%s", diff)
 	}
 }
@@ -108,7 +109,7 @@ func TestReloadTakesUpProvidersAndMappingsOnly(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	reserved := c.Defaults.ReservedAudiences
+	reserved := c.ReservedAudiences
 	changed := strings.NewReplacer("name: example", "name: other", "example-role", "other-role", "eu-central-1", "us-east-1", "aws-role-arn-prefix", "azure-default-audience").Replace(withProvider)
 	changed = strings.Replace(changed, "aws-role-arn: loki, ", "", 1)
 	reloaded, restart, err := o.Reload([]byte(changed), reserved)
@@ -121,11 +122,11 @@ func TestReloadTakesUpProvidersAndMappingsOnly(t *testing.T) {
 	if diff := cmp.Diff([]string{"aws-default-region", "aws-role-arn-prefix", "azure-default-audience"}, restart); diff != "" {
 		t.Errorf("settings that need a restart (-want +got):\n%s", diff)
 	}
-	if got := reloaded.Defaults.Parameters["aws-region"]; got != "eu-central-1" {
+	if got := reloaded.Parameters["aws-region"]; got != "eu-central-1" {
 		t.Errorf("got region %q, want it as it was", got)
 	}
-	if !slices.Equal(reloaded.Defaults.ReservedAudiences, []string{"reserved"}) || reloaded.Defaults.TokenExpirationSeconds != 3600 {
-		t.Errorf("got %+v, want the rest as it was", reloaded.Defaults)
+	if !slices.Equal(reloaded.ReservedAudiences, []string{"reserved"}) || reloaded.TokenExpirationSeconds != 3600 {
+		t.Errorf("got %+v, want the rest as it was", reloaded.Settings)
 	}
 	if got := providersOf(c); !slices.Contains(got, "example") || slices.Contains(got, "other") {
 		t.Errorf("got %q in the settings before, want them unchanged", got)
@@ -175,5 +176,26 @@ func TestAReloadDeniesWhatAStartDenies(t *testing.T) {
 		if _, _, err := o.Reload([]byte(text), nil); err != nil {
 			t.Errorf("%.20q: got error %v, want none", text, err)
 		}
+	}
+}
+
+// A program without flags reads the same file: it must know each setting, and whether it is
+// about the injection.
+func TestTheSettingsOfAFileAreTheFlags(t *testing.T) {
+	t.Parallel()
+	var flags []string
+	options.New().FlagSet().VisitAll(func(flag *pflag.Flag) {
+		if flag.Name != "config" {
+			flags = append(flags, flag.Name)
+		}
+	})
+	names := settings.ServingNames()
+	values := settings.Default()
+	for _, f := range values.Fields() {
+		names = append(names, f.Name)
+	}
+	slices.Sort(names)
+	if diff := cmp.Diff(flags, names); diff != "" {
+		t.Errorf("settings (-flags that a file may set, +known to a program without flags):\n%s", diff)
 	}
 }

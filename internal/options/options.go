@@ -16,9 +16,6 @@ import (
 	"github.com/spf13/pflag"
 	cliflag "k8s.io/component-base/cli/flag"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
-	"github.com/lanyard-dev/lanyard/internal/peer"
-	"github.com/lanyard-dev/lanyard/internal/provider"
 	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/internal/texts"
 )
@@ -102,8 +99,8 @@ func (o *Options) Flags() cliflag.NamedFlagSets {
 	var groups cliflag.NamedFlagSets
 	o.addServingFlags(groups.FlagSet("Serving"))
 	o.addTLSFlags(groups.FlagSet("TLS"))
-	o.addInjectionFlags(groups.FlagSet("Injection"))
-	o.addProviderFlags(groups.FlagSet("Providers"))
+	o.addFields(groups.FlagSet("Injection"), false)
+	o.addFields(groups.FlagSet("Providers"), true)
 	o.addGeneralFlags(groups.FlagSet("General"))
 	return groups
 }
@@ -157,43 +154,14 @@ func (o *Options) addTLSFlags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&o.TLSCipherSuites, "tls-cipher-suites", o.TLSCipherSuites, "Cipher suites for TLS 1.2 and older; if empty, Go's defaults. Values: "+strings.Join(cliflag.PreferredTLSCipherNames(), ", ")+".")
 }
 
-func (o *Options) addInjectionFlags(fs *pflag.FlagSet) {
-	fs.StringVar(&o.AnnotationPrefix, "annotation-prefix", o.AnnotationPrefix, "Prefix of every annotation and label, with its slash.")
-	fs.StringVar(&o.Defaults.TokenMountPath, "token-mount-path", o.Defaults.TokenMountPath, "Absolute mount path of the token volume.")
-	fs.StringSliceVar(&o.Defaults.TokenPathPrefixes, "token-path-prefixes", o.Defaults.TokenPathPrefixes, "Directories, each with a slash at the end, below which aws-token-path, azure-token-path and gcp-token-path may be. A copy of a token hides its directory in every container.")
-	fs.Int64Var(&o.Defaults.TokenExpirationSeconds, "token-expiration-seconds", o.Defaults.TokenExpirationSeconds,
-		fmt.Sprintf("Default lifetime of the tokens, from %d to %d. For azure, it is at least 3600.",
-			annotations.MinTokenExpirationSeconds, annotations.MaxTokenExpirationSeconds))
-	fs.StringVar(&o.DefaultAllowedIdentities, "default-allowed-identities", o.DefaultAllowedIdentities,
-		"Globs, separated by commas, of the identities that namespaces without the annotation allowed-identities may use. "+
-			provider.NamespaceVariable+" stands for the name of the namespace, "+annotations.AllowNothing+" allows nothing. If empty, everything is allowed.")
-	fs.StringSliceVar(&o.Adopt, "adopt", o.Adopt, "Webhooks whose annotations on ServiceAccounts are translated: "+strings.Join(peer.Names(), ", ")+". See docs/migrate/adoption.md.")
-	fs.StringSliceVar(&o.ExcludedNamespaces, "excluded-namespaces", o.ExcludedNamespaces, "Namespaces that the webhook configurations exclude. This flag only affects metrics: their ServiceAccounts are counted as excluded, not as unguarded.")
-}
-
-func (o *Options) addProviderFlags(fs *pflag.FlagSet) {
-	for _, p := range settings.Parameters(provider.Builtin()) {
-		fs.Var(parameter{o.Defaults.Parameters, p.Key}, p.Flag, p.Usage)
+// addFields adds the flags of the injection, or of the providers.
+func (o *Options) addFields(fs *pflag.FlagSet, ofProvider bool) {
+	for _, f := range o.Fields() {
+		if f.OfProvider == ofProvider {
+			fs.Var(f.Value, f.Name, f.Usage)
+		}
 	}
 }
-
-// parameter is the value of a provider's flag: an element of Defaults.Parameters.
-type parameter struct {
-	values map[string]string
-	key    string
-}
-
-// String implements pflag.Value.
-func (p parameter) String() string { return p.values[p.key] }
-
-// Set implements pflag.Value.
-func (p parameter) Set(value string) error {
-	p.values[p.key] = value
-	return nil
-}
-
-// Type implements pflag.Value.
-func (p parameter) Type() string { return "string" }
 
 func (o *Options) addGeneralFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig, "Kubeconfig file; not needed in a cluster.")

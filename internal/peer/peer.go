@@ -200,7 +200,7 @@ func Named(names []string) ([]*Peer, error) {
 }
 
 // Rules returns the rules about pods that hold while the peers are adopted: the fields
-// PeerContainers and PeerTokens of annotations.Keys.
+// PeerContainers and PeerTokens of annotations.Settings.
 func Rules(peers []*Peer) (containers []string, tokens map[string]string) {
 	for _, p := range peers {
 		containers = append(containers, p.Replaces...)

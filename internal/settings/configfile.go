@@ -15,7 +15,7 @@ import (
 	"go.yaml.in/yaml/v3"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/lanyard-dev/lanyard/internal/provider"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 // The keys of the file that this package reads.
@@ -34,9 +34,9 @@ const (
 // File is the content of a file.
 type File struct {
 	// Providers are the custom providers, in the order of the file.
-	Providers []*provider.Definition
+	Providers []*annotations.Provider
 	// Parameters are the defaults of their parameters, by the annotation key without
-	// the prefix, as in annotations.Defaults.
+	// the prefix, as in annotations.Settings.
 	Parameters map[string]string
 	// Identities are the mappings, in the order of the file.
 	Identities []Identity

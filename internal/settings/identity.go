@@ -9,7 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 // maxAnnotations limits the annotations of one mapping.
@@ -39,18 +39,18 @@ func (p *parser) identities(path *field.Path) {
 	}
 }
 
-// Mappings returns the mappings of the file. Mistakes have their lines. The keys and
-// defaults include the file's providers.
-func (f *File) Mappings(keys *annotations.Keys, defaults *annotations.Defaults) ([]*annotations.Mapping, error) {
+// Mappings returns the mappings of the file. Mistakes have their lines. The settings
+// include the file's providers.
+func (f *File) Mappings(s *annotations.Settings) ([]*annotations.Mapping, error) {
 	var mappings []*annotations.Mapping
 	var errs field.ErrorList
 	for i, identity := range f.Identities {
 		path := field.NewPath(IdentitiesKey).Index(i).Child("annotations")
 		full := map[string]string{}
 		for key, value := range identity.Annotations {
-			full[keys.Prefix+key] = value
+			full[annotations.Prefix+key] = value
 		}
-		mapping, wrong := annotations.NewMapping(keys, identity.Namespace, identity.ServiceAccount, full, defaults)
+		mapping, wrong := s.NewMapping(identity.Namespace, identity.ServiceAccount, full)
 		for _, err := range wrong {
 			errs = append(errs, &field.Error{Type: err.Type, Field: path.String(), BadValue: err.BadValue, Detail: strings.TrimPrefix(err.Field, "metadata.annotations") + " " + err.Detail})
 		}

@@ -5,7 +5,6 @@ package settings
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -14,9 +13,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/provider"
-	"github.com/lanyard-dev/lanyard/internal/texts"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 // Bounds of one provider.
@@ -71,9 +69,8 @@ type variableEntry struct {
 var (
 	name         = regexp.MustCompile(`^[a-z][a-z0-9]*(-[a-z0-9]+)*$`)
 	variableName = regexp.MustCompile(`^[A-Z_][A-Z0-9_]*$`)
+	visible      = regexp.MustCompile(`^[!-~]+$`)
 	placeholder  = regexp.MustCompile(`\{[a-z0-9-]+\}`)
-	// hostName matches variables that may have the address of a server.
-	hostName = regexp.MustCompile(`_(ADDR|HOST|URL|ENDPOINT)$`)
 	// loadsCode matches variables that change how a program loads code, or which server it
 	// reaches. The value may be a ServiceAccount's.
 	loadsCode = regexp.MustCompile(`^(LD_.*|DYLD_.*|KUBERNETES_.*|.*_PROXY|PATH|NODE_OPTIONS|PYTHONPATH|PYTHONSTARTUP|` +
@@ -110,13 +107,12 @@ func (p *parser) limit(got, most int, path *field.Path) {
 
 // provider adds the provider, and the defaults of its parameters, to the file.
 func (p *parser) provider(entry *providerEntry, path *field.Path) {
-	d := &provider.Definition{
+	d := &annotations.Provider{
 		Name:                 entry.Name,
 		DefaultAudience:      entry.Audience,
 		MaxAudienceBytes:     maxAudienceBytes,
 		MinExpirationSeconds: entry.MinTokenExpirationSeconds,
 		TokenPath:            entry.Name + "/token",
-		Shadows:              entry.Shadows,
 		Trust:                entry.Trust,
 	}
 	p.Providers = append(p.Providers, d)
@@ -131,6 +127,7 @@ func (p *parser) provider(entry *providerEntry, path *field.Path) {
 	p.limit(len(entry.Environment), maxVariables, environment)
 	p.limit(len(entry.Shadows), maxShadows, shadows)
 	for i, shadow := range entry.Shadows {
+		d.Shadows = append(d.Shadows, annotations.Shadow{Name: shadow})
 		p.variableName(shadow, shadows.Index(i))
 	}
 	for i := range entry.Parameters {
@@ -140,7 +137,7 @@ func (p *parser) provider(entry *providerEntry, path *field.Path) {
 		p.errs = append(p.errs, field.Required(parameters, "must have a parameter with required: true, by which a ServiceAccount asks for the identity"))
 	}
 	for i, v := range entry.Environment {
-		d.Variables = append(d.Variables, provider.Variable{Name: v.Name, Value: v.Value, Credential: v.Credential, Group: v.Group})
+		d.Variables = append(d.Variables, annotations.Variable{Name: v.Name, Value: v.Value, Credential: v.Credential, Group: v.Group})
 		p.variable(&d.Variables[i], d, environment.Index(i))
 	}
 	p.trust(d, path.Child("trust"))
@@ -148,7 +145,7 @@ func (p *parser) provider(entry *providerEntry, path *field.Path) {
 
 // trust checks the text that lanyard trust prints. The webhook does not use the text, but
 // a file is correct for both programs or for neither of them.
-func (p *parser) trust(d *provider.Definition, path *field.Path) {
+func (p *parser) trust(d *annotations.Provider, path *field.Path) {
 	if len(d.Trust) > maxTrustBytes {
 		p.errs = append(p.errs, field.TooLong(path, "", maxTrustBytes))
 	}
@@ -162,21 +159,21 @@ func (p *parser) trust(d *provider.Definition, path *field.Path) {
 }
 
 // parameter adds the parameter to the provider, and its default to the file.
-func (p *parser) parameter(entry *parameterEntry, d *provider.Definition, path *field.Path) {
+func (p *parser) parameter(entry *parameterEntry, d *annotations.Provider, path *field.Path) {
 	before := len(p.errs)
 	p.name(entry.Name, path.Child("name"))
 	// Every provider has these keys, and every template these values.
-	taken := slices.Concat([]string{"audience", "token-path"}, provider.SubjectValues(), []string{"credential-file", "issuer", "subject", provider.TrustKeysFile})
+	taken := slices.Concat([]string{"audience", "token-path"}, provider.SubjectValues(), []string{"credential-file", "issuer", "subject", annotations.TrustKeysFile})
 	p.require(!slices.Contains(taken, entry.Name), path.Child("name"), entry.Name, "must not be one of "+strings.Join(taken, ", "))
 	p.require(!entry.ClusterOnly || !entry.Required, path.Child("clusterOnly"), true, "must not be true with required: true")
 	p.require(!entry.ClusterOnly || !entry.Allowed, path.Child("allowed"), true, "has no effect with clusterOnly: true")
 	limit := cmp.Or(entry.MaxBytes, defaultParameterBytes)
 	p.require(limit > 0 && limit <= maxParameterBytes, path.Child("maxBytes"), entry.MaxBytes, fmt.Sprintf("must be 1 to %d", maxParameterBytes))
-	parameter := provider.Parameter{
+	parameter := annotations.Parameter{
 		Name: entry.Name, Identity: entry.Required, Required: entry.Required, ClusterOnly: entry.ClusterOnly, Allowed: entry.Allowed,
 		Example: entry.Example, MaxBytes: limit, Template: true,
 	}
-	parameter.Parse, parameter.CEL = p.grammar(entry, path)
+	parameter.Grammar = p.grammar(entry, path)
 	d.Parameters = append(d.Parameters, parameter)
 	if entry.Required {
 		d.PrincipalParameters = append(d.PrincipalParameters, entry.Name)
@@ -197,8 +194,8 @@ func (p *parser) parameter(entry *parameterEntry, d *provider.Definition, path *
 	}
 }
 
-// grammar returns the check of the parameter's values, as a function and for policies.
-func (p *parser) grammar(entry *parameterEntry, path *field.Path) (func(string) (string, error), *provider.Grammar) {
+// grammar returns the grammar of the parameter's values.
+func (p *parser) grammar(entry *parameterEntry, path *field.Path) annotations.Grammar {
 	if len(entry.Pattern) > maxPatternBytes {
 		p.errs = append(p.errs, field.TooLong(path.Child("pattern"), "", maxPatternBytes))
 	}
@@ -212,36 +209,26 @@ func (p *parser) grammar(entry *parameterEntry, path *field.Path) (func(string) 
 	if err != nil {
 		p.require(false, path.Child("pattern"), entry.Pattern, "must be a regular expression: "+strings.TrimPrefix(err.Error(), "error parsing regexp: "))
 	}
-	restricted := entry.Pattern != ""
-	p.require(restricted || entry.Message == "", path.Child("message"), entry.Message, "has no effect without a pattern")
-	message := cmp.Or(entry.Message, "must match the pattern "+entry.Pattern)
-	grammar := &provider.Grammar{Checks: []provider.Check{{Valid: "value.matches('^[!-~]+$')", Want: wantVisible}}, Canonical: provider.LowerGUID()}
-	if restricted && err == nil {
-		grammar.Checks = append(grammar.Checks, provider.Check{Valid: provider.MatchesCEL(pattern), Want: message})
+	p.require(entry.Pattern != "" || entry.Message == "", path.Child("message"), entry.Message, "has no effect without a pattern")
+	grammar := annotations.Matching(visible, wantVisible)
+	grammar.LowerGUIDs = true // one identity has one spelling
+	if entry.Pattern != "" && err == nil {
+		message := cmp.Or(entry.Message, "must match the pattern "+entry.Pattern)
+		grammar.Checks = append(grammar.Checks, annotations.Check{AnyOf: []*regexp.Regexp{pattern}, Want: message})
 	}
-	return func(value string) (string, error) {
-		switch {
-		case value == "" || !texts.IsVisible(value):
-			return "", errors.New(wantVisible)
-		case restricted && !pattern.MatchString(value):
-			return "", errors.New(message)
-		case texts.IsGUID(value):
-			return strings.ToLower(value), nil // one identity has one spelling
-		}
-		return value, nil
-	}, grammar
+	return grammar
 }
 
 const wantVisible = "must be visible ASCII characters without a space"
 
 // variable checks a variable of the provider.
-func (p *parser) variable(v *provider.Variable, d *provider.Definition, path *field.Path) {
+func (p *parser) variable(v *annotations.Variable, d *annotations.Provider, path *field.Path) {
 	p.variableName(v.Name, path.Child("name"))
 	p.require(!loadsCode.MatchString(v.Name), path.Child("name"), v.Name, "changes how programs load code or reach servers; a provider must not set it")
 	for i := range d.Parameters {
 		parameter := &d.Parameters[i]
-		p.require(parameter.ClusterOnly || !decidesHost(parameter.Name, v), path.Child("value"), v.Value, fmt.Sprintf(
-			"sends tokens to a host that {%s}, an annotation, decides; set clusterOnly: true for this parameter", parameter.Name))
+		p.require(parameter.ClusterOnly || !decidesHost(parameter, v), path.Child("value"), v.Value, fmt.Sprintf(
+			"may send tokens to a host that {%s}, an annotation, decides; set a pattern that no URL and no host with a port matches, or clusterOnly: true", parameter.Name))
 	}
 	value := path.Child("value")
 	p.require(v.Value != "" && len(v.Value) <= maxTemplateBytes, value, v.Value, fmt.Sprintf("must be 1 to %d bytes", maxTemplateBytes))
@@ -258,19 +245,41 @@ func (p *parser) variable(v *provider.Variable, d *provider.Definition, path *fi
 	p.require(!v.Credential || v.Group == "", path.Child("group"), v.Group, "has no effect with credential: true")
 }
 
-// decidesHost reports whether the parameter decides the host of a URL: whether it is in
-// front of "://" or between "://" and the next slash. The value of a variable with a name
-// of hostName may be a URL without a scheme.
-func decidesHost(parameter string, v *provider.Variable) bool {
-	before, after, found := strings.Cut(v.Value, "{"+parameter+"}")
+// decidesHost reports whether the parameter can decide which server gets the token. The name of
+// a variable does not tell whether a program takes its value for an address, so the values of
+// the parameter do: whether the grammar accepts an address, or the end of one. In a URL, the
+// parameter must come after the host, whatever its grammar.
+func decidesHost(parameter *annotations.Parameter, v *annotations.Variable) bool {
+	before, after, found := strings.Cut(v.Value, "{"+parameter.Name+"}")
 	if !found {
 		return false
 	}
-	host, isURL := before, hostName.MatchString(v.Name)
+	host := before
 	if i := strings.LastIndex(before, "://"); i >= 0 {
-		host, isURL = before[i+len("://"):], true
+		host = before[i+len("://"):]
 	}
-	return strings.Contains(after, "://") || isURL && !strings.ContainsAny(host, "/?#")
+	switch {
+	case strings.ContainsAny(host, "/?#"):
+		return strings.Contains(after, "://")
+	case host != before || strings.Contains(after, "://"):
+		return true
+	}
+	return slices.ContainsFunc(addresses(before, after), func(address string) bool {
+		_, err := parameter.Read(address)
+		return err == nil
+	})
+}
+
+// addresses returns the values that make an address of a text before and a text after them.
+func addresses(before, after string) []string {
+	all := []string{"lanyard.invalid:443"}
+	if strings.HasPrefix(after, ":") {
+		all = append(all, "lanyard.invalid")
+	}
+	if before == "" {
+		return append(all, "https://lanyard.invalid")
+	}
+	return append(all, ".lanyard.invalid:443", "@lanyard.invalid")
 }
 
 func (p *parser) name(value string, path *field.Path) {

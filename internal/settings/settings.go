@@ -6,7 +6,7 @@
 //
 // The package also reads the file of --config: settings by the names of the flags,
 // custom providers and identity mappings. A custom provider becomes a
-// provider.Definition, like the built-in ones: no other package knows the difference.
+// annotations.Provider, like the built-in ones: no other package knows the difference.
 // Each mistake has the line that it is in.
 package settings
 
@@ -18,60 +18,41 @@ import (
 
 	apivalidation "k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/peer"
 	"github.com/lanyard-dev/lanyard/internal/provider"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 // Settings decide about the injection. Make them with New. They do not change.
 type Settings struct {
-	// Keys are the annotation keys, with the keys of the custom providers.
-	Keys *annotations.Keys
-	// Defaults apply where an annotation is not set.
-	Defaults *annotations.Defaults
-	// Mappings give annotations to ServiceAccounts, in the order of their precedence.
-	Mappings []*annotations.Mapping
+	*annotations.Settings
+
 	// Peers are other programs whose annotations are translated.
 	Peers []*peer.Peer
-	// ExcludedNamespaces are the namespaces that the webhook is not called for.
-	ExcludedNamespaces []string
-}
-
-// Excludes reports whether the webhook is not called for a namespace with this value of the
-// label Keys.Inject, as the settings and the label have it.
-func (s *Settings) Excludes(namespace, label string) bool {
-	return label == annotations.LabelDisabled || label == annotations.OptOut || slices.Contains(s.ExcludedNamespaces, namespace)
 }
 
 // Values are the values of the settings before they are checked: flags, and a
 // configuration file.
 type Values struct {
-	// AnnotationPrefix starts every key.
-	AnnotationPrefix string
 	// Defaults have the parameters as they are written. A parameter that is not there
 	// has the default of its flag.
-	Defaults annotations.Defaults
-	// DefaultAllowedIdentities overrides Defaults.AllowedIdentities. It has globs,
+	Defaults annotations.Settings
+	// DefaultAllowedIdentities sets AllowedIdentities. It has globs,
 	// separated by commas.
 	DefaultAllowedIdentities string
 	// Adopt names the peers whose annotations are translated.
 	Adopt []string
-	// ExcludedNamespaces are the namespaces that the webhook is not called for.
-	ExcludedNamespaces []string
 	// File has custom providers and identity mappings; nil for none.
 	File *File
 }
 
 // Default returns the values that flags have by default.
 func Default() Values {
-	values := Values{
-		AnnotationPrefix: annotations.DefaultPrefix,
-		Defaults: annotations.Defaults{
-			TokenExpirationSeconds: annotations.DefaultTokenExpirationSeconds, TokenMountPath: provider.DefaultTokenMountPath,
-			TokenPathPrefixes: provider.TokenPathPrefixes(), Parameters: map[string]string{},
-		},
+	values := Values{Defaults: annotations.Settings{
+		TokenExpirationSeconds: annotations.DefaultTokenExpirationSeconds, TokenMountPath: annotations.DefaultTokenMountPath,
+		TokenPathPrefixes: annotations.TokenPathPrefixes(), Parameters: map[string]string{},
 		ExcludedNamespaces: []string{"kube-system"},
-	}
+	}}
 	for _, p := range Parameters(provider.Builtin()) {
 		values.Defaults.Parameters[p.Key] = p.Default
 	}
@@ -81,7 +62,7 @@ func Default() Values {
 // New checks the values. It reports all mistakes at once, each with the name of the
 // flag that sets the value.
 func New(v *Values) (*Settings, []error) {
-	file, providers, defaults := v.File, provider.Builtin(), v.Defaults
+	file, builtin, defaults := v.File, provider.Builtin(), v.Defaults
 	if file == nil {
 		file = new(File)
 	}
@@ -91,13 +72,11 @@ func New(v *Values) (*Settings, []error) {
 			errs = append(errs, fmt.Errorf("%s: %w", flag, err))
 		}
 	}
-	keys, err := annotations.NewKeys(v.AnnotationPrefix, slices.Concat(providers, file.Providers))
-	check("annotation-prefix", err)
-	validKeys := err == nil
-	s := &Settings{Keys: &keys, Defaults: &defaults, ExcludedNamespaces: v.ExcludedNamespaces}
-	check("token-mount-path", provider.ValidateTokenMountPath(defaults.TokenMountPath))
+	known, err := annotations.NewSettings(slices.Concat(builtin, file.Providers))
+	check("config", err)
+	check("token-mount-path", annotations.ValidateTokenMountPath(defaults.TokenMountPath))
 	for _, prefix := range defaults.TokenPathPrefixes {
-		check("token-path-prefixes", provider.ValidateTokenPathPrefix(prefix))
+		check("token-path-prefixes", annotations.ValidateTokenPathPrefix(prefix))
 	}
 	if err := annotations.ValidateTokenExpirationSeconds(defaults.TokenExpirationSeconds, 0); err != nil {
 		check("token-expiration-seconds", fmt.Errorf("got %d: %w", defaults.TokenExpirationSeconds, err))
@@ -107,7 +86,7 @@ func New(v *Values) (*Settings, []error) {
 			check("default-allowed-identities", fmt.Errorf("got %q: %w", globs, err))
 		}
 	}
-	for _, name := range v.ExcludedNamespaces {
+	for _, name := range defaults.ExcludedNamespaces {
 		if problems := apivalidation.IsDNS1123Label(name); len(problems) > 0 {
 			check("excluded-namespaces", fmt.Errorf("got %q: %s", name, strings.Join(problems, "; ")))
 		}
@@ -115,24 +94,25 @@ func New(v *Values) (*Settings, []error) {
 	defaults.Parameters = map[string]string{}
 	maps.Copy(defaults.Parameters, file.Parameters)
 	maps.Copy(defaults.Parameters, v.Defaults.Parameters)
-	for _, p := range Parameters(providers) {
+	for _, p := range Parameters(builtin) {
 		check(p.Flag, p.set(defaults.Parameters))
 	}
-	if validKeys {
-		s.Mappings, err = file.Mappings(s.Keys, s.Defaults)
+	found, err := peers(v.Adopt, &defaults)
+	check("adopt", err)
+	defaults.PeerContainers, defaults.PeerTokens = peer.Rules(found)
+	if known != nil {
+		defaults.Providers = known.Providers
+		defaults.Mappings, err = file.Mappings(&defaults)
 		check("config", err)
 	}
-	s.Peers, err = peers(v.Adopt, s.Defaults)
-	check("adopt", err)
-	keys.PeerContainers, keys.PeerTokens = peer.Rules(s.Peers)
 	if len(errs) > 0 {
 		return nil, errs
 	}
-	return s, nil
+	return &Settings{Settings: &defaults, Peers: found}, nil
 }
 
 // peers returns the peers of these names.
-func peers(names []string, defaults *annotations.Defaults) ([]*peer.Peer, error) {
+func peers(names []string, defaults *annotations.Settings) ([]*peer.Peer, error) {
 	found, err := peer.Named(names)
 	for _, p := range found {
 		if p.Requires != "" && defaults.Parameters[p.Requires] == "" {

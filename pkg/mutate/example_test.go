@@ -18,7 +18,7 @@ import (
 
 // An operator injects the identity into a pod before it creates the pod.
 func Example() {
-	mutator, err := mutate.New(annotations.Options{})
+	mutator, err := mutate.New(nil, nil)
 	if err != nil {
 		panic(err)
 	}

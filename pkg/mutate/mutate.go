@@ -17,23 +17,23 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/mutate"
-	"github.com/lanyard-dev/lanyard/internal/options"
 	"github.com/lanyard-dev/lanyard/internal/reason"
 	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/internal/webhook/admission"
 	"github.com/lanyard-dev/lanyard/internal/webhook/injector"
 	"github.com/lanyard-dev/lanyard/internal/webhook/metadatacache"
-	publicannotations "github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 // Mutator decides about pods. It may be used concurrently. Make it with New.
 type Mutator struct{ settings *settings.Settings }
 
-// New returns a Mutator for a cluster with these settings.
-func New(o publicannotations.Options) (*Mutator, error) {
-	s, err := options.Embedded(o.Config, o.ReservedAudiences)
+// New returns a Mutator for a cluster with the settings of a configuration file of
+// lanyard-webhook. reservedAudiences are audiences of the API server in addition to the
+// common audiences.
+func New(config []byte, reservedAudiences []string) (*Mutator, error) {
+	s, err := settings.Load(config, reservedAudiences)
 	if err != nil {
 		return nil, err
 	}
@@ -67,7 +67,7 @@ func (d *Denial) Error() string { return d.Reason + ": " + d.Message }
 func (m *Mutator) Create(pod []byte, serviceAccount, namespace metav1.Object) (Result, error) {
 	mutator := injector.PodMutator{Config: injector.Config{
 		Settings:        m.settings,
-		ServiceAccounts: m.only(serviceAccount, m.settings.Keys.IdentityLabel, m.settings.Keys.MaxServiceAccountBytes()),
+		ServiceAccounts: m.only(serviceAccount, annotations.IdentityLabel, m.settings.MaxServiceAccountBytes()),
 		Namespaces:      m.only(namespace, "", annotations.MaxNamespaceBytes),
 	}}
 	response, err := admission.Ask(context.Background(), &mutator, "pod", serviceAccount.GetNamespace(), pod, func(parsed *mutate.Pod) error {
@@ -88,7 +88,7 @@ func (m *Mutator) only(object metav1.Object, label string, maxBytes int) store {
 	if object != nil {
 		meta.Annotations, meta.Labels = object.GetAnnotations(), object.GetLabels()
 	}
-	return store(metadatacache.ObjectOf(&meta, m.settings.Keys.Prefix, label, maxBytes))
+	return store(metadatacache.ObjectOf(&meta, annotations.Prefix, label, maxBytes))
 }
 
 // store has one object, under every name.

@@ -17,7 +17,7 @@ import (
 
 func TestCreateReturnsAnErrorForAPodThatMustNotBeCreated(t *testing.T) {
 	t.Parallel()
-	mutator, err := mutate.New(annotations.Options{ReservedAudiences: []string{"https://issuer.example.com"}})
+	mutator, err := mutate.New(nil, []string{"https://issuer.example.com"})
 	if err != nil {
 		t.Fatal(err)
 	}

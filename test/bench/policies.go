@@ -11,9 +11,9 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/version"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
-	"github.com/lanyard-dev/lanyard/internal/policies"
 	"github.com/lanyard-dev/lanyard/internal/settings"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/policies"
 	"github.com/lanyard-dev/lanyard/test/support/webhook"
 )
 

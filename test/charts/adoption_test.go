@@ -13,9 +13,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/peer"
 	"github.com/lanyard-dev/lanyard/internal/provider"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 const adoptAll = `config:
@@ -112,17 +112,17 @@ func TestWithoutAdoptionTheWebhookIsNotCalledForOthersAnnotations(t *testing.T) 
 
 // The chart and the program know the same annotations.
 func TestTheWebhookIsCalledForEachPeer(t *testing.T) {
-	keys, err := annotations.NewKeys(annotations.DefaultPrefix, provider.Builtin())
+	s, err := annotations.NewSettings(provider.Builtin())
 	if err != nil {
 		t.Fatal(err)
 	}
-	list := func(keys []string) string { return "['" + strings.Join(keys, "', '") + "']" }
+	list := func(s []string) string { return "['" + strings.Join(s, "', '") + "']" }
 	for _, peer := range peer.All() {
 		var own []string
-		for _, d := range keys.Providers {
+		for _, d := range s.Providers {
 			for i := range d.Parameters {
 				if p := &d.Parameters[i]; d.Name == peer.Provider && p.Identity {
-					own = append(own, keys.Parameter(d, p.Name))
+					own = append(own, annotations.Key(d, p.Name))
 				}
 			}
 		}

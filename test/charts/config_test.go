@@ -132,12 +132,9 @@ func TestSettingsArriveInAConfigMapAndAsFlags(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			objects := render(t, defaultInstall, parseValues(t, allSettings+more)).objects
 			// The values override what the user's file says.
-			o := loadOptions(t, objects, "aws-default-region: us-east-1\ntoken-mount-path: /other\nannotation-prefix: other/")
+			o := loadOptions(t, objects, "aws-default-region: us-east-1\ntoken-mount-path: /other")
 			if diff := cmp.Diff(wantSettings, settingsOf(o)); diff != "" {
 				t.Errorf("settings (-want +got):\n%s", diff)
-			}
-			if o.AnnotationPrefix != "lanyard.dev/" {
-				t.Errorf("got the prefix %s, which the guard does not know", o.AnnotationPrefix)
 			}
 		})
 	}

@@ -30,7 +30,6 @@ global: {imageRegistry: registry.example/team, imagePullSecrets: [parents]}
 image: {registry: another.example, tag: v9, digest: "sha256:0123456789012345678901234567890123456789012345678901234567890123"}
 imagePullSecrets: [{name: pull}]
 config:
-  annotation-prefix: identity.example.com/
   aws-default-region: eu-central-1
   aws-default-audience: a
   azure-default-tenant-id: contoso.example

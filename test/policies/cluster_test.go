@@ -21,7 +21,6 @@ func TestOnAnAPIServer(t *testing.T) {
 	c := start(t)
 	t.Run("golden cases", c.testGoldenCases)
 	t.Run("decisions", c.testDecisions)
-	t.Run("side by side", c.testSideBySide)
 	t.Run("random pods", c.testRandomPods)
 }
 

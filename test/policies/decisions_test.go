@@ -9,6 +9,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 const (
@@ -29,7 +31,7 @@ func (c *cluster) testDecisions(t *testing.T) {
 	}
 	must(t, "app", create("app", nil, map[string]string{"lanyard.dev/aws-role-arn": role}))
 	must(t, "none", create("none", nil, nil))
-	c.waitInjected(t, namespace, "app", s.Keys.Injected)
+	c.waitInjected(t, namespace, "app", annotations.Injected)
 	for name, test := range map[string]struct {
 		account string
 		change  func(*corev1.Pod)

@@ -23,9 +23,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
-	"github.com/lanyard-dev/lanyard/internal/policies"
 	"github.com/lanyard-dev/lanyard/internal/settings"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/policies"
 	"github.com/lanyard-dev/lanyard/test/support/decisions"
 	"github.com/lanyard-dev/lanyard/test/support/optionstest"
 	"github.com/lanyard-dev/lanyard/test/support/process"
@@ -124,13 +124,13 @@ func settingsOf(t *testing.T, config string) *settings.Settings {
 
 // prepare creates the objects of a case before there are policies: the old pod has to be
 // stored as it is, and so do ServiceAccounts with mistakes.
-func (c *cluster) prepare(t *testing.T, g *golden, group string, keys *annotations.Keys) {
+func (c *cluster) prepare(t *testing.T, g *golden, group string, s *annotations.Settings) {
 	t.Helper()
 	ctx := t.Context()
 	for _, name := range []string{g.live(), g.written(), g.plain()} {
 		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: g.namespace.Annotations, Labels: map[string]string{configLabel: group}}}
 		if name == g.plain() {
-			namespace.Labels = map[string]string{keys.Inject: annotations.LabelDisabled}
+			namespace.Labels = map[string]string{annotations.Inject: annotations.LabelDisabled}
 		}
 		_, err := c.client.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{})
 		must(t, g.name, err)
@@ -141,8 +141,8 @@ func (c *cluster) prepare(t *testing.T, g *golden, group string, keys *annotatio
 		if account.Name == "" {
 			account.Name = "app"
 		}
-		if keys.AskForIdentity(account.Annotations) && account.Labels == nil {
-			account.Labels = map[string]string{keys.IdentityLabel: annotations.LabelEnabled}
+		if s.AskForIdentity(account.Annotations) && account.Labels == nil {
+			account.Labels = map[string]string{annotations.IdentityLabel: annotations.IdentityEnabled}
 		}
 		c.createAccount(t, name, account)
 		if g.old != nil {
@@ -169,15 +169,11 @@ func (c *cluster) createAccount(t *testing.T, namespace string, account *corev1.
 	}
 }
 
-// install installs the policies for the settings in the namespaces of the group.
+// install installs the policies for the settings in the namespaces of the group, and waits
+// until they inject.
 func (c *cluster) install(t *testing.T, s *settings.Settings, group string) {
 	t.Helper()
-	c.installNamed(t, s, policies.DefaultName, group)
-}
-
-// installNamed is install for policies of this name, and waits until they inject.
-func (c *cluster) installNamed(t *testing.T, s *settings.Settings, name, group string) {
-	t.Helper()
+	const name = policies.DefaultName
 	text, err := policies.Generate(s, name, &policies.Source{})
 	must(t, group, err)
 	must(t, group, apply(t.Context(), c.client, text, group))
@@ -187,20 +183,20 @@ func (c *cluster) installNamed(t *testing.T, s *settings.Settings, name, group s
 		must(t, group, err)
 	}
 	c.createAccount(t, namespace, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{
-		Name: name, Annotations: map[string]string{s.Keys.Audience: "probe"}, Labels: map[string]string{s.Keys.IdentityLabel: annotations.LabelEnabled},
+		Name: name, Annotations: map[string]string{annotations.Audience: "probe"}, Labels: map[string]string{annotations.IdentityLabel: annotations.IdentityEnabled},
 	}})
-	c.waitInjected(t, namespace, name, s.Keys.Injected)
+	c.waitInjected(t, namespace, name, annotations.Injected)
 	// Each policy comes into effect by itself.
 	account := func(key, value string) (*corev1.ServiceAccount, error) {
 		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "wait", Annotations: map[string]string{key: value}}}
 		return c.client.CoreV1().ServiceAccounts(namespace).Create(t.Context(), account, dryRun)
 	}
 	eventually(t, "a ServiceAccount of group "+group+" to be labelled", func() bool {
-		labelled, err := account(s.Keys.Audience, "probe")
-		return err == nil && labelled.Labels[s.Keys.IdentityLabel] == annotations.LabelEnabled
+		labelled, err := account(annotations.Audience, "probe")
+		return err == nil && labelled.Labels[annotations.IdentityLabel] == annotations.IdentityEnabled
 	})
 	eventually(t, "a ServiceAccount of group "+group+" to be denied", func() bool {
-		_, err := account(s.Keys.Tokens, "bad")
+		_, err := account(annotations.Tokens, "bad")
 		return err != nil
 	})
 }
@@ -235,7 +231,7 @@ func (c *cluster) testGoldenCases(t *testing.T) {
 		if _, found := groups[g.config]; !found {
 			groups[g.config] = fmt.Sprintf("c%d", len(groups))
 		}
-		c.prepare(t, g, groups[g.config], settingsOf(t, g.config).Keys)
+		c.prepare(t, g, groups[g.config], settingsOf(t, g.config).Settings)
 	}
 	for _, config := range slices.Sorted(maps.Keys(groups)) {
 		c.install(t, settingsOf(t, config), groups[config])
@@ -311,24 +307,24 @@ func (c *cluster) write(t *testing.T, g *golden) error {
 	if account.Name == "" {
 		return nil
 	}
-	keys := settingsOf(t, g.config).Keys
+	s := settingsOf(t, g.config)
 	account.Namespace = g.written()
 	stored, err := c.client.CoreV1().ServiceAccounts(g.written()).Create(t.Context(), account, dryRun)
 	if err != nil {
 		return err
 	}
-	want := account.Labels[keys.IdentityLabel]
-	if keys.AskForIdentity(account.Annotations) && want != annotations.LabelRequired {
-		want = annotations.LabelEnabled
+	want := account.Labels[annotations.IdentityLabel]
+	if s.AskForIdentity(account.Annotations) && want != annotations.IdentityRequired {
+		want = annotations.IdentityEnabled
 	}
-	if got := stored.Labels[keys.IdentityLabel]; got != want {
+	if got := stored.Labels[annotations.IdentityLabel]; got != want {
 		t.Errorf("%s: got label %q of the ServiceAccount, want %q", g.name, got, want)
 	}
 	return nil
 }
 
 // injectedLabel is the label of an injected pod, and its value.
-const injectedLabel, injectedValue = annotations.DefaultPrefix + "identity", "injected"
+const injectedLabel, injectedValue = annotations.Prefix + "identity", "injected"
 
 // compared returns what must be the same on the two pods.
 func compared(pod *corev1.Pod) map[string]any {

@@ -19,10 +19,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/cli/rules"
 	"github.com/lanyard-dev/lanyard/internal/webhook/admission"
 	"github.com/lanyard-dev/lanyard/internal/webhook/injector"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/test/support/randpod"
 )
 
@@ -106,11 +106,11 @@ func newSample(index int) *sample {
 }
 
 // label sets the label that the webhook sets.
-func (a *sample) label(keys *annotations.Keys) {
-	if keys.AskForIdentity(a.meta.Annotations) {
-		a.meta.Labels = map[string]string{keys.IdentityLabel: annotations.LabelEnabled}
+func (a *sample) label(s *annotations.Settings) {
+	if s.AskForIdentity(a.meta.Annotations) {
+		a.meta.Labels = map[string]string{annotations.IdentityLabel: annotations.IdentityEnabled}
 	} else if a.index%3 == 0 {
-		a.meta.Labels = map[string]string{keys.IdentityLabel: annotations.LabelRequired}
+		a.meta.Labels = map[string]string{annotations.IdentityLabel: annotations.IdentityRequired}
 	}
 }
 
@@ -145,11 +145,11 @@ func (a *sample) newRandomPod(t *testing.T, index int) *corev1.Pod {
 func (c *cluster) testRandomPods(t *testing.T) {
 	s := settingsOf(t, "")
 	webhook := rules.New(s)
-	c.createPlain(t, s.Keys)
+	c.createPlain(t)
 	var all []*sample
 	for i := range *randomPods / podsPerAccount {
 		a := newSample(i)
-		a.label(s.Keys)
+		a.label(s.Settings)
 		all = append(all, a)
 		if i%accountsPerNamespace == 0 {
 			c.namespaces(t, webhook, a)
@@ -223,9 +223,9 @@ func (c *cluster) namespaces(t *testing.T, webhook *rules.Rules, a *sample) {
 }
 
 // createPlain creates plainNamespace, unless another test has.
-func (c *cluster) createPlain(t *testing.T, keys *annotations.Keys) {
+func (c *cluster) createPlain(t *testing.T) {
 	t.Helper()
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: plainNamespace, Labels: map[string]string{keys.Inject: annotations.LabelDisabled}}}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: plainNamespace, Labels: map[string]string{annotations.Inject: annotations.LabelDisabled}}}
 	if _, err := c.client.CoreV1().Namespaces().Create(t.Context(), namespace, metav1.CreateOptions{}); !apierrors.IsAlreadyExists(err) {
 		must(t, plainNamespace, err)
 	}

@@ -156,10 +156,9 @@ True in CEL for a pod that is not a mirror pod, does not opt out, and leaves no 
 an adopted webhook.
 */ -}}
 {{- define "lanyard.celTakesPart" -}}
-{{- $prefix := include "lanyard.prefix" . -}}
 !('kubernetes.io/config.mirror' in object.metadata.?annotations.orValue({})) &&
-object.metadata.?annotations[?'{{ $prefix }}inject'].orValue('') != 'false' &&
-object.metadata.?labels[?'{{ $prefix }}inject'].orValue('') != 'false'
+object.metadata.?annotations[?'lanyard.dev/inject'].orValue('') != 'false' &&
+object.metadata.?labels[?'lanyard.dev/inject'].orValue('') != 'false'
 {{- with include "lanyard.leavesNothingToPeers" . }}
 {{ . }}
 {{- end }}
@@ -167,21 +166,20 @@ object.metadata.?labels[?'{{ $prefix }}inject'].orValue('') != 'false'
 
 {{- /* True in CEL for a pod with a container that is not left out and has no token mount. */ -}}
 {{- define "lanyard.celLacksMount" -}}
-{{- $prefix := include "lanyard.prefix" . -}}
 {{- $path := include "lanyard.tokenMountPath" . -}}
 (object.spec.containers + object.spec.?initContainers.orValue([])).exists(c,
   !c.?volumeMounts.orValue([]).exists(m,
     m.mountPath == '{{ $path }}' ||
     m.mountPath.startsWith('{{ $path }}/')) &&
-  ('{{ $prefix }}containers' in object.metadata.?annotations.orValue({}) ?
-    c.name in object.metadata.annotations['{{ $prefix }}containers'].split(',').map(name, name.trim()) :
-    !(c.name in object.metadata.?annotations[?'{{ $prefix }}skip-containers'].orValue('')
+  ('lanyard.dev/containers' in object.metadata.?annotations.orValue({}) ?
+    c.name in object.metadata.annotations['lanyard.dev/containers'].split(',').map(name, name.trim()) :
+    !(c.name in object.metadata.?annotations[?'lanyard.dev/skip-containers'].orValue('')
       .split(',').map(name, name.trim()){{ include "lanyard.replacedContainers" . }})))
 {{- end -}}
 
 {{- /*
 A namespaceSelector. Takes root; excluded, names of namespaces, comma-separated;
-and optOut: whether the label <prefix>inject of a namespace excludes it.
+and optOut: whether the label lanyard.dev/inject of a namespace excludes it.
 */ -}}
 {{- define "lanyard.namespaceSelector" -}}
 {{- $user := .root.Values.webhook.namespaceSelector -}}
@@ -190,7 +188,7 @@ matchExpressions:
     operator: NotIn
     values: [{{ .excluded | replace "," ", " }}]
   {{- if .optOut }}
-  - key: {{ include "lanyard.prefix" .root }}inject
+  - key: lanyard.dev/inject
     operator: NotIn
     values: [disabled, "false"]
   {{- end }}

@@ -18,7 +18,6 @@ func TestCheckReportsMistakes(t *testing.T) {
 	}{
 		"no ServiceAccount":                {nil, "check pods of ServiceAccount /: --namespace and --service-account are required"},
 		"malformed overrides":              {[]string{"--namespace=n", "--service-account=a", "--overrides=[]"}, "--overrides: overrides of the pod: "},
-		"a malformed prefix":               {[]string{"--namespace=n", "--service-account=a", "--annotation-prefix=x"}, "--annotation-prefix: "},
 		"a kubeconfig that does not exist": {[]string{"--namespace=n", "--service-account=a", "--kubeconfig=/nonexistent"}, "ServiceAccount n/a: --kubeconfig: "},
 	} {
 		t.Run(name, func(t *testing.T) {

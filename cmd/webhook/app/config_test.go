@@ -17,11 +17,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/options"
 	"github.com/lanyard-dev/lanyard/internal/webhook/admission"
 	"github.com/lanyard-dev/lanyard/internal/webhook/injector"
 	"github.com/lanyard-dev/lanyard/internal/webhook/metrics"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 // providerFile is a configuration file with one custom provider.

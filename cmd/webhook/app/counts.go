@@ -9,10 +9,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/internal/webhook/metadatacache"
 	"github.com/lanyard-dev/lanyard/internal/webhook/metrics"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 // countServiceAccounts counts ServiceAccounts by state. The webhook is called
@@ -34,7 +34,7 @@ func countServiceAccounts(serviceAccounts, namespaces iter.Seq2[types.Namespaced
 		}
 		counts.Annotated++
 		switch {
-		case !s.Keys.AskForIdentity(serviceAccount.Annotations):
+		case !s.AskForIdentity(serviceAccount.Annotations):
 		case excluded.Has(id.Namespace):
 			counts.Excluded++
 		case !annotations.IsGuarded(serviceAccount.Label):

@@ -24,7 +24,6 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/options"
 	"github.com/lanyard-dev/lanyard/internal/provider"
 	"github.com/lanyard-dev/lanyard/internal/settings"
@@ -34,6 +33,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/webhook/metadatacache"
 	"github.com/lanyard-dev/lanyard/internal/webhook/metrics"
 	"github.com/lanyard-dev/lanyard/internal/webhook/servingcert"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 // metricsPath is where the metrics are.
@@ -78,13 +78,13 @@ func newProgram(draining <-chan struct{}, config *rest.Config, o *options.Comple
 	if p.certificate, err = p.newCertificateSource(); err != nil {
 		return nil, err
 	}
-	if err := p.addCaches(config, s.Keys); err != nil {
+	if err := p.addCaches(config, s.Settings); err != nil {
 		return nil, err
 	}
 	if o.ConfigFile == "" {
 		p.inject(s)
 	} else {
-		file, err := p.watchConfig(s.Defaults.ReservedAudiences)
+		file, err := p.watchConfig(s.ReservedAudiences)
 		if err != nil {
 			return nil, err
 		}
@@ -123,7 +123,7 @@ func (p *program) newCertificateSource() (certificateSource, error) {
 	}), nil
 }
 
-func (p *program) addCaches(config *rest.Config, keys *annotations.Keys) error {
+func (p *program) addCaches(config *rest.Config, keys *annotations.Settings) error {
 	client, err := metadata.NewForConfig(config)
 	if err != nil {
 		return fmt.Errorf("create Kubernetes client: %w", err)
@@ -228,7 +228,7 @@ func reviewMux(p *program) http.Handler {
 // inject makes the program inject by these settings, from the next request on.
 func (p *program) inject(s *settings.Settings) {
 	config := injector.Config{Settings: s, ServiceAccounts: p.serviceAccounts, Namespaces: p.namespaces}
-	p.serviceAccounts.SetMaxBytes(s.Keys.MaxServiceAccountBytes())
+	p.serviceAccounts.SetMaxBytes(s.MaxServiceAccountBytes())
 	p.injection.Store(&injection{
 		Settings: s,
 		handlers: injector.Handlers(config, p.serviceAccounts, p.budget, p.recorder, p.log.WithName("admission")),
@@ -247,7 +247,7 @@ func (p *program) watchConfig(reserved []string) (*httpserver.Files, error) {
 		}
 		p.inject(reloaded)
 		if started {
-			log.Info("Loaded the changed file of --config", "file", p.ConfigFile, "customProviders", len(reloaded.Keys.Providers)-len(provider.Builtin()), "mappings", len(reloaded.Mappings))
+			log.Info("Loaded the changed file of --config", "file", p.ConfigFile, "customProviders", len(reloaded.Providers)-len(provider.Builtin()), "mappings", len(reloaded.Mappings))
 		}
 		if len(restart) > 0 {
 			log.Info("Some changed settings of the file of --config need a restart", "file", p.ConfigFile, "settings", restart)

@@ -25,13 +25,13 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
 	"github.com/lanyard-dev/lanyard/internal/cli/rules"
 	"github.com/lanyard-dev/lanyard/internal/probe"
 	"github.com/lanyard-dev/lanyard/internal/reason"
 	"github.com/lanyard-dev/lanyard/internal/settings"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 // Answer is the credentials of a new pod. One of Pod, Denial and Err is set.
@@ -139,7 +139,7 @@ func (a *Asker) Ask(ctx context.Context, namespace, serviceAccount *metav1.Objec
 	}
 	answer := Answer{Answer: a.probe.Create(ctx, namespace.Name, pod)}
 	if err := answer.Err; err != nil {
-		answer.Pod, answer.Err, answer.Denial = nil, nil, denial(a.settings.Keys, err, errRight == nil)
+		answer.Pod, answer.Err, answer.Denial = nil, nil, denial(a.settings.Settings, err, errRight == nil)
 		if answer.Denial == nil {
 			answer.Err = errors.Join(err, errRight)
 		}
@@ -267,7 +267,7 @@ var noDenials = []int32{
 // denial returns the denial of a pod, or nil for another error. authorized reports whether
 // the user is known to have the right to create pods: the API server returns 403 for a
 // missing right and for a denial of the pod.
-func denial(keys *annotations.Keys, err error, authorized bool) *Denial {
+func denial(s *annotations.Settings, err error, authorized bool) *Denial {
 	var response apierrors.APIStatus
 	if !errors.As(err, &response) {
 		return nil
@@ -278,7 +278,7 @@ func denial(keys *annotations.Keys, err error, authorized bool) *Denial {
 	}
 	d := &Denial{By: ByOther, Message: status.Message, Err: err}
 	switch {
-	case strings.Contains(status.Message, guardSentence+"label "+keys.IdentityLabel), strings.Contains(status.Message, guardSentence+keys.Inject):
+	case strings.Contains(status.Message, guardSentence+"label "+annotations.IdentityLabel), strings.Contains(status.Message, guardSentence+annotations.Inject):
 		d.By = ByGuard
 	case failedCall(&status) && ownWebhook.MatchString(status.Message):
 		d.By = ByNoCall

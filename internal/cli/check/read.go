@@ -295,7 +295,7 @@ func (k *checkCommand) addServiceAccount(s *survey, object *metav1.PartialObject
 		s.example = cmp.Or(s.example, object.Namespace+"/"+object.Name)
 	}
 	first := s.chosen == nil || s.chosen.Namespace != k.namespace && object.Namespace == k.namespace
-	if first && k.settings.Keys.AskForIdentity(object.Annotations) {
+	if first && k.settings.AskForIdentity(object.Annotations) {
 		s.chosen = object
 	}
 }
@@ -374,7 +374,7 @@ func (k *checkCommand) judge(serviceAccount string, unread error, answer *ask.An
 		response.Err = answer.Denial.Err // the text is then the text of "lanyard-webhook check"
 	}
 	if answer.Local == "" {
-		sections := probe.DryRun(k.settings.Keys, serviceAccount, response)
+		sections := probe.DryRun(k.settings.Settings, serviceAccount, response)
 		return sections[0].Lines[0], sections[1].Lines[0]
 	}
 	called = probe.Unasked(answer.Missing)
@@ -386,7 +386,7 @@ func (k *checkCommand) judge(serviceAccount string, unread error, answer *ask.An
 	case answer.Err != nil:
 		return called, probe.Skip("", "pods of ServiceAccount %s were not tried: %v", serviceAccount, answer.Err)
 	}
-	tried = probe.Injection(k.settings.Keys, serviceAccount, response)
+	tried = probe.Injection(k.settings.Settings, serviceAccount, response)
 	tried.Text += " (evaluated here, not by the cluster)"
 	return called, tried
 }

@@ -24,11 +24,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/options"
 	"github.com/lanyard-dev/lanyard/internal/peer"
 	"github.com/lanyard-dev/lanyard/internal/probe"
 	"github.com/lanyard-dev/lanyard/internal/settings"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 // The entries of the webhook configurations. Their names do not depend on the
@@ -88,8 +88,8 @@ func GuardPolicies(configuration *admissionregistrationv1.MutatingWebhookConfigu
 // Unguarded reports whether a ServiceAccount needs credentials but the guard does not
 // know it: it lacks the label, or an identity is not adopted from its peer yet.
 func Unguarded(s *settings.Settings, serviceAccount *metav1.PartialObjectMetadata) bool {
-	labelled := annotations.IsGuarded(serviceAccount.Labels[s.Keys.IdentityLabel])
-	return !labelled && s.Keys.AskForIdentity(serviceAccount.Annotations) || peer.Adoptable(s.Keys, s.Peers, serviceAccount.Annotations)
+	labelled := annotations.IsGuarded(serviceAccount.Labels[annotations.IdentityLabel])
+	return !labelled && s.AskForIdentity(serviceAccount.Annotations) || peer.Adoptable(s.Settings, s.Peers, serviceAccount.Annotations)
 }
 
 // Guard is whether the guard knows a ServiceAccount that asks for an identity.
@@ -122,7 +122,7 @@ func GuardOf(s *settings.Settings, serviceAccount *metav1.PartialObjectMetadata,
 // label of the namespace.
 func CalledFor(configuration *admissionregistrationv1.MutatingWebhookConfiguration, s *settings.Settings, namespace *metav1.ObjectMeta) bool {
 	if configuration == nil {
-		return !s.Excludes(namespace.Name, namespace.Labels[s.Keys.Inject])
+		return !s.Excludes(namespace.Name, namespace.Labels[annotations.Inject])
 	}
 	entry := Entry(configuration, PodWebhook)
 	if entry == nil || entry.NamespaceSelector == nil {

@@ -11,12 +11,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/options"
 	"github.com/lanyard-dev/lanyard/internal/peer"
 	"github.com/lanyard-dev/lanyard/internal/provider"
 	"github.com/lanyard-dev/lanyard/internal/settings"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/test/support/webhook"
 )
 
@@ -81,14 +81,14 @@ func TestConfigurationsWithoutASelector(t *testing.T) {
 
 func TestUnguardedServiceAccounts(t *testing.T) {
 	t.Parallel()
-	keys, err := annotations.NewKeys(annotations.DefaultPrefix, provider.Builtin())
+	s, err := annotations.NewSettings(provider.Builtin())
 	if err != nil {
 		t.Fatal(err)
 	}
 	peers := peer.All()
 	own := func(value string) map[string]string { return map[string]string{"lanyard.dev/aws-role-arn": value} }
 	theirs := map[string]string{"eks.amazonaws.com/role-arn": "r"}
-	adopted := peer.Adopt(&keys, peers, theirs, &annotations.Defaults{}).Set
+	adopted := peer.Adopt(s, peers, theirs).Set
 	with := func(value string) map[string]string {
 		all := maps.Clone(adopted)
 		all["eks.amazonaws.com/role-arn"] = value
@@ -114,7 +114,7 @@ func TestUnguardedServiceAccounts(t *testing.T) {
 		"a peer's identity of another cloud":          {annotations: map[string]string{"azure.workload.identity/client-id": "c", "lanyard.dev/aws-role-arn": "x"}, labels: label, peers: peers, want: true},
 	} {
 		object := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Annotations: test.annotations, Labels: test.labels}}
-		if got := cluster.Unguarded(&settings.Settings{Keys: &keys, Peers: test.peers}, object); got != test.want {
+		if got := cluster.Unguarded(&settings.Settings{Settings: s, Peers: test.peers}, object); got != test.want {
 			t.Errorf("%s: got %t, want %t", name, got, test.want)
 		}
 	}

@@ -33,14 +33,14 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/options"
 	"github.com/lanyard-dev/lanyard/internal/peer"
-	"github.com/lanyard-dev/lanyard/internal/policies"
 	"github.com/lanyard-dev/lanyard/internal/probe"
 	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/internal/version"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/policies"
 )
 
 // CLI holds the parts that all commands share: the streams, the flags that select the
@@ -50,8 +50,6 @@ type CLI struct {
 	// Name is how the user calls the program: lanyard, or kubectl lanyard.
 	Name  string
 	Flags *genericclioptions.ConfigFlags
-	// Prefix is --annotation-prefix; empty for the webhook's.
-	Prefix string
 	// ConfigPath is the webhook's configuration file; empty to read it in the cluster.
 	ConfigPath string
 	// Webhook has the settings of the webhook, once they are read. unread is why they are
@@ -337,7 +335,7 @@ func (c *CLI) AddOverrides(cmd *cobra.Command) {
 // ProbePod returns the pod of a dry run for a ServiceAccount. Policies of the cluster allow the
 // pod as they allow the pods of the webhook. The settings must have been read.
 func (c *CLI) ProbePod(serviceAccount string) *unstructured.Unstructured {
-	return probe.Pod(c.Webhook.settings.Keys, serviceAccount, c.Webhook.allowed, c.overrides)
+	return probe.Pod(serviceAccount, c.Webhook.allowed, c.overrides)
 }
 
 // ForgetSettings makes the next call of Settings read the settings again.
@@ -363,13 +361,9 @@ func (c *CLI) Settings(ctx context.Context) (*settings.Settings, error) {
 	return c.Webhook.settings, err
 }
 
-// Builtin returns the built-in defaults. An error is a mistake in --annotation-prefix.
+// Builtin returns the built-in defaults.
 func (c *CLI) Builtin() (*settings.Settings, error) {
-	s, err := c.Complete(options.New())
-	if err != nil {
-		return nil, UsageError{err}
-	}
-	return s, nil
+	return c.Complete(options.New())
 }
 
 // webhookOptions reads the options of the webhook; nil if only policies inject.
@@ -390,11 +384,8 @@ func (c *CLI) webhookOptions(ctx context.Context) (*options.Options, error) {
 	return o, err
 }
 
-// Complete returns the settings of options. --annotation-prefix takes precedence.
+// Complete returns the settings of options.
 func (c *CLI) Complete(o *options.Options) (*settings.Settings, error) {
-	if c.Prefix != "" {
-		o.AnnotationPrefix = c.Prefix
-	}
 	return o.Settings(annotations.CommonAPIServerAudiences())
 }
 
@@ -406,14 +397,11 @@ func (c *CLI) PolicySettings(source *policies.Source) (*settings.Settings, error
 			return nil, err
 		}
 	}
-	if source.AnnotationPrefix != "" {
-		o.AnnotationPrefix = source.AnnotationPrefix
-	}
 	s, err := c.Complete(o)
 	if err != nil {
 		return nil, err
 	}
-	s.Defaults.ReservedAudiences = slices.Concat(s.Defaults.ReservedAudiences, source.ReservedAudiences)
+	s.ReservedAudiences = slices.Concat(s.ReservedAudiences, source.ReservedAudiences)
 	if s, err = policies.Choose(s, source.Providers); err != nil {
 		return nil, fmt.Errorf("providers: %w", err)
 	}
@@ -427,7 +415,7 @@ func (c *CLI) NoteUnknown(object metav1.Object) {
 	if c.Webhook.Unread == nil || c.Webhook.noted {
 		return
 	}
-	unknown := c.Webhook.settings.Keys.UnknownOnServiceAccount(object.GetAnnotations())
+	unknown := c.Webhook.settings.UnknownOnServiceAccount(object.GetAnnotations())
 	for _, p := range peer.All() {
 		if p.Asks(object.GetAnnotations()) {
 			unknown = append(unknown, p.Identity...)

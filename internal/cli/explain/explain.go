@@ -18,14 +18,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/cli/ask"
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/injected"
 	"github.com/lanyard-dev/lanyard/internal/peer"
-	"github.com/lanyard-dev/lanyard/internal/provider"
 	"github.com/lanyard-dev/lanyard/internal/reason"
 	"github.com/lanyard-dev/lanyard/internal/settings"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 // Input holds the objects and the answers about new pods.
@@ -195,7 +194,7 @@ func Explain(in *Input) *Explanation {
 		Object: in.Object, Namespace: in.Namespace.Name,
 		ServiceAccount:    in.serviceAccount(),
 		New:               in.new(),
-		AllowedIdentities: in.Namespace.Annotations[in.Keys.AllowedIdentities],
+		AllowedIdentities: in.Namespace.Annotations[annotations.AllowedIdentities],
 		GuardProblem:      in.GuardProblem,
 		MissingRights:     in.Missing,
 	}
@@ -221,22 +220,22 @@ func (in *Input) metadata() *metav1.PartialObjectMetadata {
 }
 
 // asks reports whether the ServiceAccount is known to ask for an identity.
-func (in *Input) asks() bool { return in.Keys.AskForIdentity(in.metadata().Annotations) }
+func (in *Input) asks() bool { return in.AskForIdentity(in.metadata().Annotations) }
 
 // waits reports whether the ServiceAccount is known to need an identity that it does not ask
 // for yet.
 func (in *Input) waits() bool {
 	object := in.metadata()
-	return in.Keys.Waits(object.Labels[in.Keys.IdentityLabel], object.Annotations)
+	return in.Waits(object.Labels[annotations.IdentityLabel], object.Annotations)
 }
 
 func (in *Input) serviceAccount() ServiceAccount {
 	object := in.metadata()
 	account := ServiceAccount{
 		Name: in.ServiceAccountName, Exists: !in.Absent, Read: in.ServiceAccount != nil,
-		Identities: Identities(in.Keys, object.Annotations), Required: in.waits(),
+		Identities: Identities(in.Settings.Settings, object.Annotations), Required: in.waits(),
 	}
-	if in.Called && in.asks() && !annotations.IsGuarded(object.Labels[in.Keys.IdentityLabel]) {
+	if in.Called && in.asks() && !annotations.IsGuarded(object.Labels[annotations.IdentityLabel]) {
 		account.Fix = "Add the guard's label: lanyard label serviceaccounts --namespace " + in.Namespace.Name
 	}
 	if annotated := in.annotated(); !annotated.IsZero() {
@@ -247,30 +246,30 @@ func (in *Input) serviceAccount() ServiceAccount {
 
 // Identities returns the identities in the annotations of a ServiceAccount, as they
 // are written: the cluster's defaults are not known.
-func Identities(keys *annotations.Keys, values map[string]string) []Identity {
+func Identities(s *annotations.Settings, values map[string]string) []Identity {
 	var identities []Identity
-	for _, d := range keys.Asked(values) {
-		identities = append(identities, Identity{Provider: d.Name, Name: principal(keys, d, values)})
+	for _, d := range s.Asked(values) {
+		identities = append(identities, Identity{Provider: d.Name, Name: principal(s, d, values)})
 		if d.Profiles == nil {
 			continue
 		}
-		for _, name := range keys.ProfilesWith(d, d.Profiles.Parameter, values) {
-			identities = append(identities, Identity{d.Name, name, values[keys.Profile(d, d.Profiles.Parameter, name)]})
+		for _, name := range annotations.ProfilesWith(d, d.Profiles.Parameter, values) {
+			identities = append(identities, Identity{d.Name, name, values[annotations.ProfileKey(d, d.Profiles.Parameter, name)]})
 		}
 	}
 	return identities
 }
 
 // principal returns the name of an identity, or of a token without one.
-func principal(keys *annotations.Keys, d *provider.Definition, values map[string]string) string {
-	identity := provider.Identity{Definition: d, Values: provider.Values{}}
+func principal(s *annotations.Settings, d *annotations.Provider, values map[string]string) string {
+	identity := annotations.Identity{Provider: d, Values: annotations.Values{}}
 	if d.Plain() {
-		identity.Audience = values[keys.Audience]
+		identity.Audience = values[annotations.Audience]
 	}
 	for _, parameter := range d.PrincipalParameters {
-		identity.Values[parameter] = values[keys.Parameter(d, parameter)]
+		identity.Values[parameter] = values[annotations.Key(d, parameter)]
 	}
-	_, tokens := values[keys.Tokens]
+	_, tokens := values[annotations.Tokens]
 	identity.TokenAlone = tokens && identity.Principal() == ""
 	return identity.Principal()
 }
@@ -278,14 +277,14 @@ func principal(keys *annotations.Keys, d *provider.Definition, values map[string
 // annotated returns when an annotation under the prefix was last written, as the
 // managed fields have it. The zero value stands for unknown.
 func (in *Input) annotated() (last metav1.Time) {
-	metadata, annotations := fieldpath.PathElement{FieldName: new("metadata")}, fieldpath.PathElement{FieldName: new("annotations")}
+	fields := fieldpath.MakePathOrDie("metadata", "annotations")
 	for _, entry := range in.metadata().ManagedFields {
 		var set fieldpath.Set
 		if entry.FieldsV1 == nil || entry.Time == nil || set.FromJSON(entry.FieldsV1.GetRawReader()) != nil {
 			continue
 		}
-		for path := range set.WithPrefix(metadata).WithPrefix(annotations).All() {
-			if name := path[0].FieldName; name != nil && strings.HasPrefix(*name, in.Keys.Prefix) && last.Before(entry.Time) {
+		for path := range set.WithPrefix(fields[0]).WithPrefix(fields[1]).All() {
+			if name := path[0].FieldName; name != nil && strings.HasPrefix(*name, annotations.Prefix) && last.Before(entry.Time) {
 				last = *entry.Time
 			}
 		}
@@ -307,7 +306,7 @@ func (in *Input) new() New {
 	case answer.Err != nil:
 		return New{Outcome: injected.Unknown, Why: "the credentials of a new pod are not known: " + answer.Err.Error()}
 	}
-	if providers := in.Got.GetAnnotations()[in.Keys.Injected]; providers != "" {
+	if providers := in.Got.GetAnnotations()[annotations.Injected]; providers != "" {
 		why := "a new pod gets " + strings.ReplaceAll(providers, ",", ", ")
 		if !in.Called {
 			why = "the pod template has Lanyard's annotations, but Lanyard is not called for the namespace"
@@ -323,7 +322,7 @@ func (in *Input) insists() New {
 	return New{
 		Outcome: Denied, Why: "the guard denies new pods that lack credentials, and Lanyard is not called for the namespace: " + in.exclusion(),
 		Fix: fmt.Sprintf("Remove %s: %q and the label %s from the pod template, move the workload to another namespace, or include this one.",
-			in.Keys.Inject, annotations.Insist, in.Keys.IdentityLabel),
+			annotations.Inject, annotations.Insist, annotations.IdentityLabel),
 	}
 }
 
@@ -357,17 +356,17 @@ func (in *Input) denied() New {
 	n := New{Outcome: Denied, Reason: denial.Reason, Why: denials[denial.By][0] + denial.Message, Fix: denials[denial.By][1]}
 	switch {
 	case in.waits() && (denial.Reason == reason.IdentityRequired || denial.By == ask.ByGuard):
-		name, label := in.ServiceAccountName, in.Keys.IdentityLabel
+		name, label := in.ServiceAccountName, annotations.IdentityLabel
 		hint, _ := in.hint()
 		n.Reason = reason.IdentityRequired
-		n.Why = fmt.Sprintf("the ServiceAccount %s has the label %s=%s, and no annotation that asks for an identity yet%s", name, label, annotations.LabelRequired, hint)
+		n.Why = fmt.Sprintf("the ServiceAccount %s has the label %s=%s, and no annotation that asks for an identity yet%s", name, label, annotations.IdentityRequired, hint)
 		n.Fix = fmt.Sprintf("%s If it needs no identity, remove the label: kubectl label serviceaccount %s %s- --namespace %s",
 			fixes[reason.IdentityRequired], name, label, in.Namespace.Name)
 	case denial.By == ask.ByLanyard:
 		n.Fix = fixes[denial.Reason]
 	case denial.By == ask.ByGuard && !in.Called:
 		return in.insists()
-	case denial.By == ask.ByGuard && in.ServiceAccount != nil && !in.asks() && in.Sent.GetLabels()[in.Keys.IdentityLabel] != "":
+	case denial.By == ask.ByGuard && in.ServiceAccount != nil && !in.asks() && in.Sent.GetLabels()[annotations.IdentityLabel] != "":
 		n.Fix = fixes[reason.ForeignInjection]
 	case denial.By == ask.ByGuard && in.unreachable() != "":
 		n.Why, n.Fix = "the guard denies new pods, because the API server cannot call Lanyard: "+in.unreachable(), checkFix
@@ -388,14 +387,14 @@ func (in *Input) unreachable() string {
 
 // without returns the reason why a new pod gets no credentials.
 func (in *Input) without() New {
-	pod, errs := annotations.ParsePod(in.Keys, in.Sent.GetAnnotations(), in.Sent.GetLabels()[in.Keys.Inject])
-	_, mirror := in.Sent.GetAnnotations()[annotations.MirrorPodKey]
+	pod, errs := in.ParsePod(in.Sent.GetAnnotations(), in.Sent.GetLabels()[annotations.Inject])
+	_, mirror := in.Sent.GetAnnotations()[annotations.MirrorPod]
 	n := New{Outcome: injected.Without}
 	switch {
 	case mirror:
 		n.Reason, n.Why = reason.MirrorPod, "the pod mirrors a static pod of a node, which cannot have a token"
 	case pod.OptOut:
-		n.Outcome, n.Reason, n.Why = injected.OptedOut, reason.OptedOut, "the pod has "+in.Keys.Inject+": \"false\""
+		n.Outcome, n.Reason, n.Why = injected.OptedOut, reason.OptedOut, "the pod has "+annotations.Inject+": \"false\""
 	case pod.Insists && in.Answer.Local != "" && !in.Called && !in.NoGuard:
 		return in.insists()
 	case in.ServiceAccount == nil:
@@ -424,8 +423,8 @@ func (in *Input) without() New {
 
 // exclusion names the label or selector that excludes the namespace.
 func (in *Input) exclusion() string {
-	if value, found := in.Namespace.Labels[in.Keys.Inject]; found && (value == annotations.LabelDisabled || value == annotations.OptOut) {
-		return fmt.Sprintf("it has the label %s=%s", in.Keys.Inject, value)
+	if value, found := in.Namespace.Labels[annotations.Inject]; found && (value == annotations.LabelDisabled || value == annotations.OptOut) {
+		return fmt.Sprintf("it has the label %s=%s", annotations.Inject, value)
 	}
 	if slices.Contains(in.ExcludedNamespaces, in.Namespace.Name) {
 		return "the settings of the webhook exclude it"
@@ -441,13 +440,13 @@ func (in *Input) hint() (hint, fix string) {
 	if i := slices.IndexFunc(peer.All(), func(p *peer.Peer) bool { return p.Asks(values) }); i >= 0 {
 		return in.peer(peer.All()[i])
 	}
-	known := in.Keys.ServiceAccount()
+	known := in.ServiceAccountKeys()
 	for _, key := range slices.Sorted(maps.Keys(values)) {
 		name := key[strings.LastIndex(key, "/")+1:]
 		if name != key && name == "audience" {
 			continue // a word that others use as well
 		}
-		if full := in.Keys.Prefix + name; full != key && slices.Contains(known, full) && in.Keys.IsIdentity(full) {
+		if full := annotations.Prefix + name; full != key && slices.Contains(known, full) && in.IsIdentity(full) {
 			return fmt.Sprintf(": %s has no effect, Lanyard reads %s", key, full), "Correct the annotation."
 		}
 	}
@@ -472,7 +471,7 @@ var finding = regexp.MustCompile(`^lanyard: ([a-z_]+): container "([^"]*)": (.*)
 
 // containers describes the containers of a pod.
 func (in *Input) containers(pod metav1.Object) []Container {
-	selection, _ := annotations.ParsePod(in.Keys, pod.GetAnnotations(), "")
+	selection, _ := in.ParsePod(pod.GetAnnotations(), "")
 	var list []Container
 	for _, read := range in.read(pod).Containers {
 		c := Container{Name: read.Name, Type: read.Kind, Token: read.TakesPart, Providers: read.Providers}
@@ -496,7 +495,7 @@ func (in *Input) read(pod metav1.Object) *injected.Pod {
 	if pod == nil {
 		return nil
 	}
-	read, err := injected.Read(pod, in.Keys)
+	read, err := injected.Read(pod, in.Settings.Settings)
 	if err != nil { // the pod template of a custom kind has a mistake
 		return new(injected.Pod)
 	}
@@ -527,11 +526,11 @@ var sentences = []struct {
 // live compares the running pod with a new one.
 func (in *Input) live(n *New) *Live {
 	pod := in.Live
-	selection, _ := annotations.ParsePod(in.Keys, pod.GetAnnotations(), pod.GetLabels()[in.Keys.Inject])
+	selection, _ := in.ParsePod(pod.GetAnnotations(), pod.GetLabels()[annotations.Inject])
 	created, annotated := pod.GetCreationTimestamp(), in.annotated()
 	l := &Live{
-		State:    injected.Judge(in.read(pod), in.read(in.Got), in.Called, selection.OptOut, in.Keys),
-		Injected: pod.GetAnnotations()[in.Keys.Injected], Created: created.UTC().Format(time.RFC3339),
+		State:    injected.Judge(in.read(pod), in.read(in.Got), in.Called, selection.OptOut, in.Settings.Settings),
+		Injected: pod.GetAnnotations()[annotations.Injected], Created: created.UTC().Format(time.RFC3339),
 		OlderThanAnnotations: !annotated.IsZero() && created.Before(&annotated),
 		Containers:           in.containers(pod),
 	}

@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/cli/ask"
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
@@ -24,6 +23,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/provider"
 	"github.com/lanyard-dev/lanyard/internal/reason"
 	"github.com/lanyard-dev/lanyard/internal/settings"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 const (
@@ -31,13 +31,13 @@ const (
 	path = "/var/run/secrets/lanyard.dev/serviceaccount"
 )
 
-func newKeys(t *testing.T) *annotations.Keys {
+func newSettings(t *testing.T) *annotations.Settings {
 	t.Helper()
-	keys, err := annotations.NewKeys(annotations.DefaultPrefix, provider.Builtin())
+	s, err := annotations.NewSettings(provider.Builtin())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &keys
+	return s
 }
 
 // injectedPod returns what Lanyard makes of a pod with one container.
@@ -63,7 +63,7 @@ func injectedPod(role string) *corev1.Pod {
 func input(t *testing.T) *Input {
 	t.Helper()
 	return &Input{
-		Settings: &settings.Settings{Keys: newKeys(t), Defaults: &annotations.Defaults{}}, Object: "deployment/cart", Called: true,
+		Settings: &settings.Settings{Settings: newSettings(t)}, Object: "deployment/cart", Called: true,
 		Namespace:          &metav1.ObjectMeta{Name: "shop"},
 		ServiceAccountName: "cart",
 		ServiceAccount: &metav1.ObjectMeta{
@@ -484,7 +484,7 @@ func TestUnguardedServiceAccounts(t *testing.T) {
 
 func TestIdentities(t *testing.T) {
 	t.Parallel()
-	keys := newKeys(t)
+	s := newSettings(t)
 	for name, test := range map[string]struct {
 		values map[string]string
 		want   []Identity
@@ -505,7 +505,7 @@ func TestIdentities(t *testing.T) {
 		},
 		"a provider of the cluster's": {map[string]string{"lanyard.dev/gcp-workload-identity-provider": "default"}, []Identity{{Provider: "gcp", Name: "default"}}},
 	} {
-		if diff := cmp.Diff(test.want, Identities(keys, test.values)); diff != "" {
+		if diff := cmp.Diff(test.want, Identities(s, test.values)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
@@ -597,7 +597,7 @@ spec: {volumes: [{name: bound-sa-token}], containers: [{name: main, env: [{name:
 					t.Fatal(err)
 				}
 			}
-			got, err := original(&pod, newKeys(t))
+			got, err := original(&pod, newSettings(t))
 			if err != nil {
 				t.Fatal(err)
 			}

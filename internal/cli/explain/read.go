@@ -19,12 +19,12 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/cli/ask"
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
 	"github.com/lanyard-dev/lanyard/internal/injected"
 	"github.com/lanyard-dev/lanyard/internal/probe"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 // reader reads the objects of an explanation and asks for new pods. If the user lacks a right,
@@ -71,7 +71,7 @@ func explainObject(ctx context.Context, c *command.CLI, args []string) (*Explana
 	if isServiceAccount {
 		r.in.ServiceAccountName = info.Name
 		pod = r.ProbePod(info.Name)
-		unstructured.RemoveNestedField(pod.Object, "metadata", "labels", s.Keys.Probe) // as any other pod
+		unstructured.RemoveNestedField(pod.Object, "metadata", "labels", annotations.Probe) // as any other pod
 	} else if pod, err = r.template(ctx, info); err != nil {
 		return nil, err
 	}
@@ -146,7 +146,7 @@ func (r *reader) template(ctx context.Context, info *resource.Info) (*unstructur
 	case err != nil:
 		return nil, err
 	case owner == nil:
-		return original(object, r.in.Keys)
+		return original(object, r.in.Settings.Settings)
 	}
 	return cluster.PodOf(owner)
 }
@@ -199,9 +199,9 @@ func (r *reader) ownerOf(ctx context.Context, reference *metav1.OwnerReference) 
 
 // original returns a running pod as it was before Lanyard changed it, as far as the pod
 // shows that.
-func original(pod *unstructured.Unstructured, keys *annotations.Keys) (*unstructured.Unstructured, error) {
+func original(pod *unstructured.Unstructured, s *annotations.Settings) (*unstructured.Unstructured, error) {
 	pod = pod.DeepCopy()
-	if err := injected.Remove(pod.Object, keys); err != nil {
+	if err := injected.Remove(pod.Object, s); err != nil {
 		return nil, err
 	}
 	name, given, values := pod.GetName(), pod.GetLabels(), pod.GetAnnotations()
@@ -261,7 +261,7 @@ func (r *reader) ask(ctx context.Context, pod *unstructured.Unstructured) error 
 	}
 	if in.Answer.Pod != nil {
 		in.Got = in.Answer.Pod
-		if in.Got.GetAnnotations()[in.Keys.Injected] != "" || !in.asks() {
+		if in.Got.GetAnnotations()[annotations.Injected] != "" || !in.asks() {
 			return nil
 		}
 	}

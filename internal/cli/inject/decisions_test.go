@@ -23,7 +23,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/inject"
 	"github.com/lanyard-dev/lanyard/internal/provider"
@@ -31,6 +30,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/webhook/admission"
 	"github.com/lanyard-dev/lanyard/internal/webhook/injector"
 	"github.com/lanyard-dev/lanyard/internal/webhook/metadatacache"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/test/support/decisions"
 	"github.com/lanyard-dev/lanyard/test/support/optionstest"
 )
@@ -47,20 +47,13 @@ type options struct {
 // defaults are the settings of the golden cases of the injector.
 func defaults(t *testing.T) *options {
 	t.Helper()
-	keys, err := annotations.NewKeys(annotations.DefaultPrefix, provider.Builtin())
+	s, err := annotations.NewSettings(provider.Builtin())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &options{
-		Settings: &settings.Settings{
-			Keys: &keys,
-			Defaults: &annotations.Defaults{
-				TokenExpirationSeconds: annotations.DefaultTokenExpirationSeconds, TokenMountPath: provider.DefaultTokenMountPath, ReservedAudiences: []string{reservedAudience},
-			},
-			ExcludedNamespaces: []string{"kube-system"},
-		},
-		Namespace: "team",
-	}
+	s.TokenExpirationSeconds, s.TokenMountPath = annotations.DefaultTokenExpirationSeconds, annotations.DefaultTokenMountPath
+	s.ReservedAudiences, s.ExcludedNamespaces = []string{reservedAudience}, []string{"kube-system"}
+	return &options{Settings: &settings.Settings{Settings: s}, Namespace: "team"}
 }
 
 // golden is a golden case of the webhook.
@@ -237,7 +230,7 @@ func (g *golden) webhook(t *testing.T, o *options, pod []byte) []byte {
 	}
 	mutator := &injector.PodMutator{Recorder: unrecorded{}, Config: injector.Config{
 		Settings:        o.Settings,
-		ServiceAccounts: labelled{objects{"team/app": account}, labelOf(t, g.ServiceAccount, o.Settings.Keys.IdentityLabel)},
+		ServiceAccounts: labelled{objects{"team/app": account}, labelOf(t, g.ServiceAccount, annotations.IdentityLabel)},
 		Namespaces:      objects{"/team": annotationsOf(t, g.Namespace)},
 	}}
 	handler := admission.NewHandler(mutator, admission.NewBudget(), unrecorded{}, logr.Discard())

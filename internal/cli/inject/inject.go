@@ -378,11 +378,7 @@ func NewCommand(c *command.CLI) *cobra.Command {
 	groups := k.options.Flags()
 	k.all = options.AllFlags(groups)
 	for _, name := range []string{"Injection", "Providers"} {
-		groups.FlagSet(name).VisitAll(func(flag *pflag.Flag) {
-			if flag.Name != "annotation-prefix" { // the flag of all commands
-				cmd.Flags().AddFlag(flag)
-			}
-		})
+		groups.FlagSet(name).VisitAll(cmd.Flags().AddFlag)
 	}
 	config := *k.all.Lookup("config")
 	config.Usage = "YAML file with the settings of the webhook, as its own --config. Other settings in it have no effect."

@@ -83,9 +83,9 @@ func (k *migrateCommand) run(ctx context.Context) error {
 		return err
 	}
 	if k.verify {
-		return k.verifyPods(ctx, s.Keys, peers)
+		return k.verifyPods(ctx, s.Settings, peers)
 	}
-	options := &Options{Keys: s.Keys, From: peers, Remove: k.remove, Cluster: len(k.Files.Filenames) == 0}
+	options := &Options{Settings: s.Settings, From: peers, Remove: k.remove, Cluster: len(k.Files.Filenames) == 0}
 	if options.Namespace, err = k.Namespace(); err != nil {
 		return err
 	}

@@ -13,9 +13,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/injected"
 	"github.com/lanyard-dev/lanyard/internal/peer"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 // Difference is one way in which a new pod differs from a running one.
@@ -43,8 +43,8 @@ const (
 // Compare compares the credentials of a running pod, which the peer gave it, with the
 // credentials of a new pod: by meaning, not by the names of volumes. The token may be at
 // other paths in the new pod, but must still be at the previous paths.
-func Compare(keys *annotations.Keys, running, fresh *corev1.Pod) (state string, result []Difference) {
-	before, after := factsOf(keys, running), factsOf(keys, fresh)
+func Compare(s *annotations.Settings, running, fresh *corev1.Pod) (state string, result []Difference) {
+	before, after := factsOf(s, running), factsOf(s, fresh)
 	for _, c := range slices.Concat(running.Spec.InitContainers, running.Spec.Containers) {
 		was := before[c.Name]
 		is, found := after[c.Name]
@@ -63,7 +63,7 @@ func Compare(keys *annotations.Keys, running, fresh *corev1.Pod) (state string, 
 		}
 	}
 	switch {
-	case len(result) == 0 && fresh.Annotations[keys.Injected] == "" && HasCredentials(keys, running):
+	case len(result) == 0 && fresh.Annotations[annotations.Injected] == "" && HasCredentials(s, running):
 		return Differs, []Difference{{What: "injected by Lanyard", New: "no"}}
 	case len(result) == 0:
 		return Same, nil
@@ -87,8 +87,8 @@ func harmless(what, was string, is facts) bool {
 
 // HasCredentials reports whether a pod has a token for a cloud, and variables that make
 // a program use it. Keys in variables or in a Secret do not count.
-func HasCredentials(keys *annotations.Keys, pod *corev1.Pod) bool {
-	for _, f := range factsOf(keys, pod) {
+func HasCredentials(s *annotations.Settings, pod *corev1.Pod) bool {
+	for _, f := range factsOf(s, pod) {
 		if f["AWS audience"] != "" || f["Azure audience"] != "" || f["Google audience"] != "" {
 			return true
 		}
@@ -104,8 +104,8 @@ const tokenAt = "token at "
 
 // factsOf returns the credentials of a pod's containers, by their names. A variable whose
 // value comes from elsewhere is only known to be set.
-func factsOf(keys *annotations.Keys, pod *corev1.Pod) map[string]facts {
-	read, err := injected.Read(pod, keys)
+func factsOf(s *annotations.Settings, pod *corev1.Pod) map[string]facts {
+	read, err := injected.Read(pod, s)
 	if err != nil {
 		panic(err) // a typed pod can be encoded, and decoded
 	}

@@ -17,11 +17,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
 	"github.com/lanyard-dev/lanyard/internal/peer"
 	"github.com/lanyard-dev/lanyard/internal/probe"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 // maxVerified is how many workloads are compared: each one takes a dry run.
@@ -116,12 +116,12 @@ type verifier struct {
 }
 
 // verifyPods compares one running pod of each workload with a new one, which is a dry run.
-func (k *migrateCommand) verifyPods(ctx context.Context, keys *annotations.Keys, peers []*peer.Peer) (err error) {
+func (k *migrateCommand) verifyPods(ctx context.Context, s *annotations.Settings, peers []*peer.Peer) (err error) {
 	v := &verifier{
 		owners: map[types.UID]*metav1.OwnerReference{}, pods: map[types.UID]*corev1.Pod{},
 		verification: verification{Webhooks: []string{}, Workloads: []verified{}},
 	}
-	if v.reader, err = k.reader(keys); err != nil {
+	if v.reader, err = k.reader(s); err != nil {
 		return err
 	}
 	if v.probe, err = k.Probe(); err != nil {
@@ -174,7 +174,7 @@ func (v *verifier) all(ctx context.Context) error {
 		if owner := metav1.GetControllerOf(pod); owner != nil {
 			w.Workload, w.Why = strings.ToLower(owner.Kind)+"/"+owner.Name, "Its pod template is not known, or it does not exist any more."
 		}
-		if HasCredentials(v.keys, pod) {
+		if HasCredentials(v.settings, pod) {
 			w.Why += " Create a pod, and compare."
 		} else {
 			w.Why += " The pod has no credentials."
@@ -238,8 +238,8 @@ func (v *verifier) compare(ctx context.Context, object *unstructured.Unstructure
 	case running == nil:
 		w.Why = cmp.Or(w.Why, "No pod of it runs. A new pod would be created.")
 	case answer.Err == nil:
-		w.State, w.Differences = Compare(v.keys, running, fresh)
-		w.without = w.State == Same && !HasCredentials(v.keys, running)
+		w.State, w.Differences = Compare(v.settings, running, fresh)
+		w.without = w.State == Same && !HasCredentials(v.settings, running)
 		fallthrough
 	default:
 		w.Pod = running.Name

@@ -114,7 +114,7 @@ func TestCompare(t *testing.T) {
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			t.Parallel()
-			state, got := migrate.Compare(newKeys(t), tt.running, tt.fresh)
+			state, got := migrate.Compare(newSettings(t), tt.running, tt.fresh)
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
@@ -134,7 +134,7 @@ func TestPodsWithoutACloudsToken(t *testing.T) {
 		"a token for something else":   podWith(nil, []mounted{{"istio-token", "/var/run/secrets/tokens", "istio-token", "istio-ca", 43200}}),
 		"a variable without its token": podWith(nil, nil, "AWS_ROLE_ARN", "x", "AWS_WEB_IDENTITY_TOKEN_FILE", "/a/token"),
 	} {
-		if migrate.HasCredentials(newKeys(t), pod) {
+		if migrate.HasCredentials(newSettings(t), pod) {
 			t.Errorf("%s: got credentials", sentence)
 		}
 	}

@@ -22,13 +22,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
 	"github.com/lanyard-dev/lanyard/internal/cli/rules"
 	"github.com/lanyard-dev/lanyard/internal/injected"
 	"github.com/lanyard-dev/lanyard/internal/options"
-	"github.com/lanyard-dev/lanyard/internal/provider"
 	"github.com/lanyard-dev/lanyard/internal/settings"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 //go:embed help.txt
@@ -152,7 +151,7 @@ func Run(ctx context.Context, s *settings.Settings, file *settings.File, given m
 		examples, keys := exampleAnnotations(d, file, given)
 		results[i] = Result{Provider: d.Name, Annotations: map[string]string{}}
 		for key, value := range examples {
-			results[i].Annotations[s.Keys.Prefix+key] = value
+			results[i].Annotations[annotations.Prefix+key] = value
 		}
 		known = append(known, keys...)
 	}
@@ -172,7 +171,7 @@ func Run(ctx context.Context, s *settings.Settings, file *settings.File, given m
 // exampleAnnotations returns annotations that ask for an identity of the provider, by
 // their keys without the prefix: of the user, or else of the file, where a default comes
 // before an example. known are the keys that the user may give.
-func exampleAnnotations(d *provider.Definition, file *settings.File, given map[string]string) (values map[string]string, known []string) {
+func exampleAnnotations(d *annotations.Provider, file *settings.File, given map[string]string) (values map[string]string, known []string) {
 	values = map[string]string{}
 	for i := range d.Parameters {
 		p := &d.Parameters[i]
@@ -209,7 +208,7 @@ func (r *Result) try(ctx context.Context, s *settings.Settings) error {
 	if err != nil {
 		return err
 	}
-	with, err := injected.Read(raw, s.Keys)
+	with, err := injected.Read(raw, s.Settings)
 	if err != nil {
 		return err
 	}

@@ -15,12 +15,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/mutate"
 	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/internal/webhook/admission"
 	"github.com/lanyard-dev/lanyard/internal/webhook/injector"
 	"github.com/lanyard-dev/lanyard/internal/webhook/metadatacache"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 // Rules are the rules of the webhook, and the objects that they depend on. The zero
@@ -45,13 +45,13 @@ func New(s *settings.Settings) *Rules {
 // AddServiceAccount adds a ServiceAccount of the namespace.
 func (r *Rules) AddServiceAccount(namespace string, meta *metav1.ObjectMeta) {
 	object := &metav1.PartialObjectMetadata{ObjectMeta: *meta}
-	r.serviceAccounts.objects[namespace+"/"+meta.Name] = metadatacache.ObjectOf(object, r.Keys.Prefix, r.Keys.IdentityLabel, r.Keys.MaxServiceAccountBytes())
+	r.serviceAccounts.objects[namespace+"/"+meta.Name] = metadatacache.ObjectOf(object, annotations.Prefix, annotations.IdentityLabel, r.MaxServiceAccountBytes())
 }
 
 // AddNamespace adds a Namespace.
 func (r *Rules) AddNamespace(meta *metav1.ObjectMeta) {
 	object := &metav1.PartialObjectMetadata{ObjectMeta: *meta}
-	r.namespaces.objects["/"+meta.Name] = metadatacache.ObjectOf(object, r.Keys.Prefix, r.Keys.Inject, annotations.MaxNamespaceBytes)
+	r.namespaces.objects["/"+meta.Name] = metadatacache.ObjectOf(object, annotations.Prefix, annotations.Inject, annotations.MaxNamespaceBytes)
 }
 
 // Called reports whether the webhook is called for the namespace, as far as the settings

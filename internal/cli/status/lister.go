@@ -25,6 +25,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
 	"github.com/lanyard-dev/lanyard/internal/injected"
 	"github.com/lanyard-dev/lanyard/internal/settings"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 // dryRunsAtOnce limits the load on the API server: each dry run passes every admission webhook of
@@ -256,7 +257,7 @@ func (n *Namespace) Evaluate(ctx context.Context, c *command.CLI, asker *ask.Ask
 func (n *Namespace) ask(ctx context.Context, c *command.CLI, ask asking, q Question) *Answer {
 	pod := c.ProbePod(q.ServiceAccount)
 	if q.Expiration != "" {
-		pod.SetAnnotations(map[string]string{n.Keys.TokenExpirationSeconds: q.Expiration})
+		pod.SetAnnotations(map[string]string{annotations.TokenExpirationSeconds: q.Expiration})
 	}
 	if q.Windows {
 		// Not spec.os: the API server would deny the pod's security context.
@@ -266,7 +267,7 @@ func (n *Namespace) ask(ctx context.Context, c *command.CLI, ask asking, q Quest
 	answer := &Answer{Local: got.Local, denial: got.Denial}
 	err := got.Err
 	if got.Pod != nil {
-		answer.Pod, err = injected.Read(got.Pod.Object, n.Keys)
+		answer.Pod, err = injected.Read(got.Pod.Object, n.Settings.Settings)
 	}
 	switch {
 	case got.Denial != nil:

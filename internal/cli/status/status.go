@@ -21,13 +21,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/cli/ask"
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/injected"
 	"github.com/lanyard-dev/lanyard/internal/mutate"
 	"github.com/lanyard-dev/lanyard/internal/peer"
 	"github.com/lanyard-dev/lanyard/internal/settings"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 // Row is the pods of one workload that use one ServiceAccount. A ServiceAccount
@@ -123,16 +123,16 @@ func (n *Namespace) AddServiceAccount(object *metav1.PartialObjectMetadata) {
 	switch {
 	case cluster.Unguarded(n.Settings, object):
 		values = maps.Clone(values)
-		maps.Copy(values, peer.Adopt(n.Keys, n.Peers, object.Annotations, n.Defaults).Set)
-	case !n.Keys.AskForIdentity(values):
+		maps.Copy(values, peer.Adopt(n.Settings.Settings, n.Peers, object.Annotations).Set)
+	case !n.AskForIdentity(values):
 		return
 	}
-	found := &account{guard: cluster.GuardOf(n.Settings, object, n.called), label: object.Labels[n.Keys.IdentityLabel]}
-	for _, d := range n.Keys.Asked(values) {
+	found := &account{guard: cluster.GuardOf(n.Settings, object, n.called), label: object.Labels[annotations.IdentityLabel]}
+	for _, d := range n.Asked(values) {
 		found.providers = append(found.providers, d.Name)
 	}
 	for key, value := range object.Annotations {
-		if strings.HasPrefix(key, n.Keys.Prefix) {
+		if strings.HasPrefix(key, annotations.Prefix) {
 			found.values = append(found.values, key, value)
 		}
 	}
@@ -145,7 +145,7 @@ func (n *Namespace) ServiceAccount(name string) *metav1.ObjectMeta {
 	for i := 0; i < len(found.values); i += 2 {
 		meta.Annotations[found.values[i]] = found.values[i+1]
 	}
-	meta.Labels = map[string]string{n.Keys.IdentityLabel: found.label}
+	meta.Labels = map[string]string{annotations.IdentityLabel: found.label}
 	return meta
 }
 
@@ -157,24 +157,24 @@ func (n *Namespace) Empty() bool { return len(n.accounts) == 0 }
 func (n *Namespace) AddPod(object *corev1.Pod) {
 	name := cmp.Or(object.Spec.ServiceAccountName, cluster.DefaultServiceAccount)
 	_, asks := n.accounts[name]
-	_, mirror := object.Annotations[annotations.MirrorPodKey]
+	_, mirror := object.Annotations[annotations.MirrorPod]
 	if !asks || mirror || object.Status.Phase == corev1.PodSucceeded || object.Status.Phase == corev1.PodFailed {
 		return
 	}
-	selection, _ := annotations.ParsePod(n.Keys, object.Annotations, object.Labels[n.Keys.Inject])
+	selection, _ := n.ParsePod(object.Annotations, object.Labels[annotations.Inject])
 	p := &pod{
 		name: object.Name, owner: metav1.GetControllerOf(object), injected: new(injected.Pod),
 		optedOut: selection.OptOut || selection.LeftToPeer != "",
 	}
-	if object.Annotations[n.Keys.Injected] != "" || len(n.Peers) > 0 {
+	if object.Annotations[annotations.Injected] != "" || len(n.Peers) > 0 {
 		var err error
-		if p.injected, err = injected.Read(object, n.Keys); err != nil {
+		if p.injected, err = injected.Read(object, n.Settings.Settings); err != nil {
 			panic(err) // a typed pod can be encoded, and decoded
 		}
 	}
 	question := Question{
 		ServiceAccount: name,
-		Expiration:     object.Annotations[n.Keys.TokenExpirationSeconds],
+		Expiration:     object.Annotations[annotations.TokenExpirationSeconds],
 		Windows:        mutate.IsWindows(string(cmp.Or(object.Spec.OS, new(corev1.PodOS)).Name), object.Spec.NodeSelector),
 	}
 	n.pods[question] = append(n.pods[question], p)
@@ -258,7 +258,7 @@ func (n *Namespace) Confirms(q Question, answer *Answer) bool {
 
 // judge returns the state of a pod.
 func (n *Namespace) judge(p *pod, answer *Answer) injected.State {
-	return injected.Judge(p.injected, answer.Pod, n.called, p.optedOut, n.Keys)
+	return injected.Judge(p.injected, answer.Pod, n.called, p.optedOut, n.Settings.Settings)
 }
 
 // Rows returns the rows, by the names of the ServiceAccounts and the workloads.

@@ -12,22 +12,22 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/status"
 	"github.com/lanyard-dev/lanyard/internal/injected"
 	"github.com/lanyard-dev/lanyard/internal/peer"
 	"github.com/lanyard-dev/lanyard/internal/provider"
 	"github.com/lanyard-dev/lanyard/internal/settings"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
-func newKeys(t *testing.T) *annotations.Keys {
+func newSettings(t *testing.T) *annotations.Settings {
 	t.Helper()
-	keys, err := annotations.NewKeys(annotations.DefaultPrefix, provider.Builtin())
+	s, err := annotations.NewSettings(provider.Builtin())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &keys
+	return s
 }
 
 // object returns the metadata of an object with annotations and a label.
@@ -73,7 +73,7 @@ func podOf(meta metav1.ObjectMeta, role string) *corev1.Pod {
 // answer returns the contents of a new pod with the role.
 func answer(t *testing.T, role string) *status.Answer {
 	t.Helper()
-	read, err := injected.Read(podOf(metav1.ObjectMeta{}, role), newKeys(t))
+	read, err := injected.Read(podOf(metav1.ObjectMeta{}, role), newSettings(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +85,7 @@ var aws = map[string]string{"lanyard.dev/aws-role-arn": "x"}
 // cart returns a namespace with an annotated ServiceAccount and a Deployment.
 func cart(t *testing.T, called, labelled bool) *status.Namespace {
 	t.Helper()
-	n := status.NewNamespace(&settings.Settings{Keys: newKeys(t), Defaults: &annotations.Defaults{}}, &metav1.ObjectMeta{Name: "shop"}, called)
+	n := status.NewNamespace(&settings.Settings{Settings: newSettings(t)}, &metav1.ObjectMeta{Name: "shop"}, called)
 	n.AddServiceAccount(object("cart", aws, labelled))
 	addOwner(n, "Deployment", metav1.ObjectMeta{Name: "cart"})
 	addOwner(n, "ReplicaSet", owned("cart-1", "Deployment", "cart"))
@@ -153,8 +153,8 @@ func TestPodsWithTheTokenOfAPeerAreNotWithout(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	keys := newKeys(t)
-	keys.PeerContainers, keys.PeerTokens = peer.Rules(peers)
+	s := newSettings(t)
+	s.PeerContainers, s.PeerTokens = peer.Rules(peers)
 	theirs := func(name, volume, audience string) *corev1.Pod {
 		pod := podOf(metav1.ObjectMeta{Name: name}, "")
 		pod.Spec.Volumes = []corev1.Volume{{Name: volume, VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
@@ -163,7 +163,7 @@ func TestPodsWithTheTokenOfAPeerAreNotWithout(t *testing.T) {
 		pod.Spec.Containers = []corev1.Container{{Name: "main", VolumeMounts: []corev1.VolumeMount{{Name: volume, MountPath: "/token"}}}}
 		return pod
 	}
-	n := status.NewNamespace(&settings.Settings{Keys: keys, Defaults: &annotations.Defaults{}, Peers: peers}, &metav1.ObjectMeta{Name: "shop"}, true)
+	n := status.NewNamespace(&settings.Settings{Settings: s, Peers: peers}, &metav1.ObjectMeta{Name: "shop"}, true)
 	n.AddServiceAccount(object("cart", aws, true))
 	// The names of the volumes are not the same in all versions of a webhook.
 	n.AddPod(theirs("eks", "aws-iam-token", "sts.amazonaws.com"))
@@ -290,7 +290,7 @@ func TestPodsThatCannotBeCompared(t *testing.T) {
 // no Jobs.
 func TestOnlyKindsThatOwnPodsAreRead(t *testing.T) {
 	t.Parallel()
-	n := status.NewNamespace(&settings.Settings{Keys: newKeys(t), Defaults: &annotations.Defaults{}}, &metav1.ObjectMeta{Name: "shop"}, true)
+	n := status.NewNamespace(&settings.Settings{Settings: newSettings(t)}, &metav1.ObjectMeta{Name: "shop"}, true)
 	n.AddServiceAccount(object("cart", aws, true))
 	kinds := func() []string {
 		var names []string
@@ -348,7 +348,7 @@ func TestPodsConfirmAnAnswer(t *testing.T) {
 
 func TestPodsWithoutAServiceAccountUseTheDefaultOne(t *testing.T) {
 	t.Parallel()
-	n := status.NewNamespace(&settings.Settings{Keys: newKeys(t), Defaults: &annotations.Defaults{}}, &metav1.ObjectMeta{Name: "shop"}, true)
+	n := status.NewNamespace(&settings.Settings{Settings: newSettings(t)}, &metav1.ObjectMeta{Name: "shop"}, true)
 	n.AddServiceAccount(object("default", aws, true))
 	pod := podOf(metav1.ObjectMeta{Name: "a"}, "")
 	pod.Spec.ServiceAccountName = ""
@@ -361,7 +361,7 @@ func TestPodsWithoutAServiceAccountUseTheDefaultOne(t *testing.T) {
 
 func TestServiceAccountsWithoutAnIdentityDoNotMatter(t *testing.T) {
 	t.Parallel()
-	n := status.NewNamespace(&settings.Settings{Keys: newKeys(t), Defaults: &annotations.Defaults{}}, &metav1.ObjectMeta{Name: "shop"}, true)
+	n := status.NewNamespace(&settings.Settings{Settings: newSettings(t)}, &metav1.ObjectMeta{Name: "shop"}, true)
 	n.AddServiceAccount(object("cart", map[string]string{"lanyard.dev/aws-region": "x"}, false))
 	n.AddPod(podOf(metav1.ObjectMeta{Name: "a"}, ""))
 	if rows := n.Rows(nil); !n.Empty() || len(rows) > 0 {

@@ -12,10 +12,10 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/peer"
 	"github.com/lanyard-dev/lanyard/internal/reason"
 	"github.com/lanyard-dev/lanyard/internal/webhook/injector"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 // adopted returns Lanyard's annotations of a ServiceAccount after the mutating webhook.
@@ -46,7 +46,7 @@ func underPrefix(t *testing.T, object []byte) map[string]string {
 	}
 	own := map[string]string{}
 	for key, value := range metadata.Annotations {
-		if strings.HasPrefix(key, annotations.DefaultPrefix) {
+		if strings.HasPrefix(key, annotations.Prefix) {
 			own[key] = value
 		}
 	}
@@ -200,7 +200,7 @@ func TestAHandWrittenRecordRelaxesNothing(t *testing.T) {
 				v.Peers, _ = peer.Named([]string{tt.adopt})
 			}
 			if tt.allowed != "" {
-				v.Namespaces = objects{"/team": {annotations.DefaultPrefix + "allowed-identities": tt.allowed}}
+				v.Namespaces = objects{"/team": {annotations.Prefix + "allowed-identities": tt.allowed}}
 			}
 			object := accountObject(t, tt.values)
 			response := ask(t, v, write(object, accountObject(t, map[string]string{peersRole: odd, "a": "b"})))

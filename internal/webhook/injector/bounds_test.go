@@ -214,7 +214,7 @@ func TestTheLargestValidAccountIsWithinTheBound(t *testing.T) {
 		size += len(key) + len(value)
 	}
 	size += len("lanyard.dev/aws-audiencelanyard.dev/azure-audiencelanyard.dev/gcp-audiencelanyard.dev/audience") + 255 + 600 + 256 + 1024
-	if limit := pods.Keys.MaxServiceAccountBytes(); size > limit || limit > 10240 {
+	if limit := pods.MaxServiceAccountBytes(); size > limit || limit > 10240 {
 		t.Errorf("a valid account has %d bytes, the bound is %d", size, limit)
 	}
 }
@@ -233,8 +233,7 @@ func TestAPodOfTheLongestValidIdentityIsInjected(t *testing.T) {
 func TestTheCacheKeepsNoMoreThanAValidServiceAccount(t *testing.T) {
 	t.Parallel()
 	pods, _ := newPods(t, nil)
-	keys := pods.Keys
-	if got, want := injector.ServiceAccountCacheOptions(nil, keys).MaxBytes, keys.MaxServiceAccountBytes(); got != want {
+	if got, want := injector.ServiceAccountCacheOptions(nil, pods.Settings.Settings).MaxBytes, pods.MaxServiceAccountBytes(); got != want {
 		t.Errorf("got a limit of %d bytes, want %d", got, want)
 	}
 }

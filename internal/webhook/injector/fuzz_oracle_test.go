@@ -13,10 +13,10 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/provider"
 	"github.com/lanyard-dev/lanyard/internal/reason"
 	"github.com/lanyard-dev/lanyard/internal/webhook/admission"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/test/support/randpod"
 )
 
@@ -60,18 +60,18 @@ func addToContainer(container map[string]any, injection *provider.Injection, vol
 	}
 	var add []any
 	for _, p := range injection.Providers {
-		if slices.ContainsFunc(p.Variables, func(v provider.Variable) bool { return v.Credential && sets(v.Name) }) {
+		if slices.ContainsFunc(p.Variables, func(v annotations.Variable) bool { return v.Credential && sets(v.Name) }) {
 			continue // the values of randpod never are Lanyard's
 		}
 		for _, v := range p.Variables {
-			together := func(other provider.Variable) bool {
+			together := func(other annotations.Variable) bool {
 				return other.Name == v.Name || v.Group != "" && other.Group == v.Group
 			}
-			selects := selects(env, p.Selector) && !sets("AWS_CONFIG_FILE")
+			selects := slices.ContainsFunc(p.Selectors, func(name string) bool { return selects(env, name) }) && !sets("AWS_CONFIG_FILE")
 			if v.Direct && selects || v.Profiles && !selects && (sets("AWS_ROLE_ARN") || sets("AWS_ROLE_SESSION_NAME")) {
 				continue
 			}
-			if !slices.ContainsFunc(p.Variables, func(other provider.Variable) bool { return together(other) && sets(other.Name) }) {
+			if !slices.ContainsFunc(p.Variables, func(other annotations.Variable) bool { return together(other) && sets(other.Name) }) && !slices.ContainsFunc(p.Synonyms[v.Group], sets) {
 				add = append(add, plainVariable(v, name))
 			}
 		}
@@ -84,7 +84,7 @@ func addToContainer(container map[string]any, injection *provider.Injection, vol
 }
 
 // plainVariable returns a variable of a pod with this name.
-func plainVariable(v provider.Variable, pod any) map[string]any {
+func plainVariable(v annotations.Variable, pod any) map[string]any {
 	if name, named := pod.(string); v.PodName != "" && (!named || len(name) > 1 && len(name) < 65) {
 		return map[string]any{"name": v.Name, "valueFrom": map[string]any{"fieldRef": map[string]any{"apiVersion": "v1", "fieldPath": "metadata.name"}}}
 	}
@@ -149,14 +149,14 @@ func FuzzDifferential(f *testing.F) {
 	f.Fuzz(func(t *testing.T, seed uint64, bits uint8) {
 		pod := marshal(t, randpod.New(rand.New(rand.NewPCG(seed, uint64(bits)))))
 		pods, _ := newPods(t, accountOf(bits))
-		identity, errs := annotations.ParseServiceAccount(pods.Keys, accountOf(bits), pods.Defaults)
+		account, errs := pods.ParseServiceAccount("team", "app", accountOf(bits))
 		if len(errs) > 0 {
 			t.Fatal(errs.ToAggregate())
 		}
 		want := unmarshal(t, pod)
 		_, windows := want["spec"].(map[string]any)["nodeSelector"]
-		injection := provider.NewInjection(identity.Providers, &provider.Subject{
-			Namespace: "team", ServiceAccount: "app", MountPath: pods.Defaults.TokenMountPath, TokenExpirationSeconds: 3600, Windows: windows,
+		injection := provider.NewInjection(account.Identities, &provider.Subject{
+			Namespace: "team", ServiceAccount: "app", MountPath: pods.TokenMountPath, TokenExpirationSeconds: 3600, Windows: windows,
 		})
 		plainly(want, injection)
 		if handlers[bits] == nil {
@@ -175,7 +175,7 @@ func FuzzDifferential(f *testing.F) {
 			if diff := cmp.Diff(want, unmarshal(t, apply(t, pod, response.Patch))); diff != "" {
 				t.Errorf("pod, with %s (-plain +patched):\n%s", name, diff)
 			}
-			holdsReadable(t, pods.Keys, apply(t, pod, response.Patch), injection)
+			holdsReadable(t, pods.Settings.Settings, apply(t, pod, response.Patch), injection)
 		}
 	})
 }

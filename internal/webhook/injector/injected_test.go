@@ -10,9 +10,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/injected"
 	"github.com/lanyard-dev/lanyard/internal/provider"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 // ambiguous are the golden cases whose container sets a variable directly before the
@@ -25,13 +25,13 @@ var ambiguous = []string{
 }
 
 // holdsRemovable: without what Lanyard added, an injected pod is what it was.
-func holdsRemovable(t *testing.T, keys *annotations.Keys, name string, pod, result []byte) {
+func holdsRemovable(t *testing.T, s *annotations.Settings, name string, pod, result []byte) {
 	t.Helper()
 	before, after := unmarshal(t, pod), unmarshal(t, result)
-	if read, err := injected.Read(before, keys); err != nil || len(read.Providers) > 0 {
+	if read, err := injected.Read(before, s); err != nil || len(read.Providers) > 0 {
 		return // injected before, such as a pod that gets an ephemeral container
 	}
-	if err := injected.Remove(after, keys); err != nil {
+	if err := injected.Remove(after, s); err != nil {
 		t.Fatal(err)
 	}
 	prune(before)
@@ -64,10 +64,10 @@ func prune(object map[string]any) {
 }
 
 // holdsReadable: what is read back is the injection.
-func holdsReadable(t *testing.T, keys *annotations.Keys, result []byte, injection *provider.Injection) {
+func holdsReadable(t *testing.T, s *annotations.Settings, result []byte, injection *provider.Injection) {
 	t.Helper()
 	pod := unmarshal(t, result)
-	got, err := injected.Read(pod, keys)
+	got, err := injected.Read(pod, s)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +106,7 @@ func holdsReadable(t *testing.T, keys *annotations.Keys, result []byte, injectio
 	if diff := cmp.Diff(mounts, takePart); diff != "" {
 		t.Errorf("containers (-mounted +read):\n%s", diff)
 	}
-	if injected.Judge(got, got, true, false, keys) != injected.Current {
+	if injected.Judge(got, got, true, false, s) != injected.Current {
 		t.Error("the pod differs from itself")
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"maps"
 	"sync"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/mutate"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 // maxCached limits the memory of the cache: an entry for three clouds takes some
@@ -34,7 +34,7 @@ type cacheKey struct {
 
 type cacheEntry struct {
 	annotations map[string]string // the source of the rest
-	identity    *annotations.Identity
+	identity    *annotations.ServiceAccount
 	injection   *mutate.Injection
 }
 

@@ -12,10 +12,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/reason"
 	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/internal/webhook/metadatacache"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 // Getter returns the Lanyard annotations of an object. For a Namespace, namespace
@@ -41,7 +41,7 @@ func invalid(kind, name string, errs field.ErrorList) error {
 // can be.
 func (c *Config) tooManyBytes(kind, name string, size, most int) error {
 	return invalid(kind, name, field.ErrorList{field.Invalid(
-		field.NewPath("metadata", "annotations"), fmt.Sprintf("%d bytes under %s", size, c.Keys.Prefix),
+		field.NewPath("metadata", "annotations"), fmt.Sprintf("%d bytes under %s", size, annotations.Prefix),
 		fmt.Sprintf("must have at most %d bytes", most))})
 }
 
@@ -55,15 +55,15 @@ func (c *Config) serviceAccount(ctx context.Context, namespace, name string) (me
 	case err != nil:
 		return object, &reason.Fault{Reason: reason.LookupFailed, Err: err}
 	case object.TooLarge > 0:
-		return object, c.tooManyBytes("serviceaccount", namespace+"/"+name, object.TooLarge, c.Keys.MaxServiceAccountBytes())
+		return object, c.tooManyBytes("serviceaccount", namespace+"/"+name, object.TooLarge, c.MaxServiceAccountBytes())
 	}
 	return object, nil
 }
 
 // identity returns the identity in the annotations of a ServiceAccount, or nil if
 // they ask for nothing.
-func (c *Config) identity(namespace, name string, values map[string]string) (*annotations.Identity, error) {
-	identity, errs := annotations.ParseServiceAccount(c.Keys, values, c.Defaults.For(namespace, name))
+func (c *Config) identity(namespace, name string, values map[string]string) (*annotations.ServiceAccount, error) {
+	identity, errs := c.ParseServiceAccount(namespace, name, values)
 	if len(errs) > 0 {
 		return nil, invalid("serviceaccount", namespace+"/"+name, errs)
 	}
@@ -71,7 +71,7 @@ func (c *Config) identity(namespace, name string, values map[string]string) (*an
 }
 
 // checkPolicy checks that the namespace allows the identity.
-func (c *Config) checkPolicy(ctx context.Context, namespace, name string, identity *annotations.Identity) error {
+func (c *Config) checkPolicy(ctx context.Context, namespace, name string, identity *annotations.ServiceAccount) error {
 	object, err := c.Namespaces.Get(ctx, "", namespace)
 	if err != nil {
 		return &reason.Error{Reason: reason.LookupFailed, Err: fmt.Errorf("%w; try again when lanyard-webhook reaches the API server", err)}
@@ -79,7 +79,7 @@ func (c *Config) checkPolicy(ctx context.Context, namespace, name string, identi
 	if object.TooLarge > 0 {
 		return c.tooManyBytes("namespace", namespace, object.TooLarge, annotations.MaxNamespaceBytes)
 	}
-	policy, errs := annotations.ParseNamespace(c.Keys, namespace, object.Annotations, c.Defaults)
+	policy, errs := c.ParseNamespace(namespace, object.Annotations)
 	if len(errs) > 0 {
 		return invalid("namespace", namespace, errs)
 	}
@@ -97,7 +97,7 @@ func (c *Config) describe(policy *annotations.Policy) string {
 		allows = fmt.Sprintf("only %q", policy.Allowed)
 	}
 	if policy.FromDefault {
-		return fmt.Sprintf("its namespace has no annotation %s, and the cluster's default, --default-allowed-identities, allows %s", c.Keys.AllowedIdentities, allows)
+		return fmt.Sprintf("its namespace has no annotation %s, and the cluster's default, --default-allowed-identities, allows %s", annotations.AllowedIdentities, allows)
 	}
-	return fmt.Sprintf("annotation %s of its namespace allows %s", c.Keys.AllowedIdentities, allows)
+	return fmt.Sprintf("annotation %s of its namespace allows %s", annotations.AllowedIdentities, allows)
 }

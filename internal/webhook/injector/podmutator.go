@@ -9,12 +9,12 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/jsonscan"
 	"github.com/lanyard-dev/lanyard/internal/mutate"
 	"github.com/lanyard-dev/lanyard/internal/provider"
 	"github.com/lanyard-dev/lanyard/internal/reason"
 	"github.com/lanyard-dev/lanyard/internal/webhook/admission"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 // ephemeralContainers is the subresource that kubectl debug updates.
@@ -38,7 +38,7 @@ type PodMutator struct {
 
 // Read implements admission.Decider.
 func (p *PodMutator) Read(s *jsonscan.Scanner, pod *mutate.Pod) (cost int, err error) {
-	return pod.Read(s, p.Keys)
+	return pod.Read(s, p.Settings.Settings)
 }
 
 // Decide implements admission.Decider.
@@ -50,7 +50,7 @@ func (p *PodMutator) Decide(ctx context.Context, request *admission.Request[muta
 	if pod.Mirror {
 		return admission.Response{Reason: reason.MirrorPod}, nil
 	}
-	selection, errs := annotations.ParsePod(p.Keys, pod.Annotations, pod.InjectLabel)
+	selection, errs := p.ParsePod(pod.Annotations, pod.InjectLabel)
 	if selection.OptOut {
 		return admission.Response{Reason: reason.OptedOut}, nil
 	}
@@ -115,23 +115,23 @@ func (p *PodMutator) checkRequired(request *admission.Request[mutate.Pod], selec
 		return p.insists(request, fmt.Sprintf("no annotation of serviceaccount %q asks for an identity: annotate the ServiceAccount. Controllers retry automatically",
 			request.Namespace+"/"+request.Object.ServiceAccountName))
 	}
-	if label != annotations.LabelRequired {
+	if label != annotations.IdentityRequired {
 		return nil
 	}
-	lacks, err := request.Object.LacksMount(selection, p.Defaults.TokenMountPath)
+	lacks, err := request.Object.LacksMount(selection, p.TokenMountPath)
 	if err != nil || !lacks {
 		return err
 	}
 	return &reason.Error{Reason: reason.IdentityRequired, Err: fmt.Errorf(
 		"serviceaccount %q has the label %s=%s, but no annotation asks for an identity yet: annotate the ServiceAccount. Controllers retry automatically. "+
 			"To create the pod without credentials, annotate it with %s: %q",
-		request.Namespace+"/"+request.Object.ServiceAccountName, p.Keys.IdentityLabel, annotations.LabelRequired, p.Keys.Inject, annotations.OptOut)}
+		request.Namespace+"/"+request.Object.ServiceAccountName, annotations.IdentityLabel, annotations.IdentityRequired, annotations.Inject, annotations.OptOut)}
 }
 
 // insists returns the error for a pod that insists and is not injected.
 func (p *PodMutator) insists(request *admission.Request[mutate.Pod], why string) error {
 	return &reason.Error{Reason: reason.IdentityRequired, Err: fmt.Errorf("pod %q has %s: %q, but %s. To create the pod without credentials, remove %[2]s",
-		request.Namespace+"/"+request.Object.Name(), p.Keys.Inject, annotations.Insist, why)}
+		request.Namespace+"/"+request.Object.Name(), annotations.Inject, annotations.Insist, why)}
 }
 
 // cause returns why the pod of a result is not injected.
@@ -165,19 +165,19 @@ func (p *PodMutator) newEntry(key cacheKey, pod *mutate.Pod, selection *annotati
 	if err != nil || identity == nil {
 		return nil, err
 	}
-	expiration, errs := annotations.Expiration(p.Keys, selection, identity, p.Defaults)
+	expiration, errs := p.Expiration(selection, identity)
 	if len(errs) > 0 {
 		return nil, invalid("pod", key.namespace+"/"+pod.Name(), errs)
 	}
-	identities := slices.DeleteFunc(slices.Clone(identity.Providers), func(i provider.Identity) bool { return i.Definition.Name == key.leftToPeer })
+	identities := slices.DeleteFunc(slices.Clone(identity.Identities), func(i annotations.Identity) bool { return i.Provider.Name == key.leftToPeer })
 	if len(identities) == 0 {
 		return nil, nil
 	}
 	injection := provider.NewInjection(identities, &provider.Subject{
-		Namespace: key.namespace, ServiceAccount: key.serviceAccount, MountPath: p.Defaults.TokenMountPath,
+		Namespace: key.namespace, ServiceAccount: key.serviceAccount, MountPath: p.TokenMountPath,
 		TokenExpirationSeconds: expiration, Windows: key.windows,
 	})
-	return &cacheEntry{annotations: values, identity: identity, injection: mutate.NewInjection(injection, p.Keys)}, nil
+	return &cacheEntry{annotations: values, identity: identity, injection: mutate.NewInjection(injection)}, nil
 }
 
 // maxFindings limits the findings in one response: a pod may have very many

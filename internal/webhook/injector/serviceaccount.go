@@ -9,12 +9,12 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/jsonscan"
 	"github.com/lanyard-dev/lanyard/internal/peer"
 	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/internal/texts"
 	"github.com/lanyard-dev/lanyard/internal/webhook/admission"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 // ServiceAccount holds the parts of a ServiceAccount that decisions need.
@@ -44,7 +44,7 @@ const serviceAccountBytes = 64 << 10
 // read reads the ServiceAccount that is the next value of s.
 func (a *ServiceAccount) read(s *jsonscan.Scanner, settings *settings.Settings) (cost int, err error) {
 	*a = ServiceAccount{annotations: map[string]string{}, peerAnnotations: map[string]string{}}
-	limit := settings.Keys.MaxServiceAccountBytes()
+	limit := settings.MaxServiceAccountBytes()
 	metadata := func(key []byte) (err error) {
 		switch string(key) {
 		case "name":
@@ -52,7 +52,7 @@ func (a *ServiceAccount) read(s *jsonscan.Scanner, settings *settings.Settings) 
 		case "labels":
 			a.hasLabels = s.Kind() == jsonscan.Object
 			err = s.Object(func(key []byte) error {
-				if string(key) != settings.Keys.IdentityLabel {
+				if string(key) != annotations.IdentityLabel {
 					return nil
 				}
 				a.hasLabel = true
@@ -78,8 +78,8 @@ func (a *ServiceAccount) read(s *jsonscan.Scanner, settings *settings.Settings) 
 // readAnnotation keeps the annotation if it is Lanyard's or a peer's.
 func (a *ServiceAccount) readAnnotation(s *jsonscan.Scanner, key string, settings *settings.Settings, limit int) error {
 	switch {
-	case strings.HasPrefix(key, settings.Keys.Prefix):
-		a.asks = a.asks || settings.Keys.IsIdentity(key)
+	case strings.HasPrefix(key, annotations.Prefix):
+		a.asks = a.asks || settings.IsIdentity(key)
 		value, err := s.StringUpTo(limit)
 		if a.annotationBytes += len(key) + len(value); a.annotationBytes <= limit {
 			a.annotations[key] = string(value)
@@ -94,8 +94,8 @@ func (a *ServiceAccount) readAnnotation(s *jsonscan.Scanner, key string, setting
 }
 
 // isWhole reports whether all annotations under Lanyard's prefix are known.
-func (a *ServiceAccount) isWhole(keys *annotations.Keys) bool {
-	return a.annotationBytes <= keys.MaxServiceAccountBytes()
+func (a *ServiceAccount) isWhole(settings *settings.Settings) bool {
+	return a.annotationBytes <= settings.MaxServiceAccountBytes()
 }
 
 // withPeers returns the annotations of Lanyard and of the peers.

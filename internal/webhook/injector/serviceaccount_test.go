@@ -10,10 +10,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/reason"
 	"github.com/lanyard-dev/lanyard/internal/webhook/admission"
 	"github.com/lanyard-dev/lanyard/internal/webhook/injector"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 // invalidated records what an Invalidator was told.
@@ -281,7 +281,7 @@ func mapper(t *testing.T) *injector.ServiceAccountMutator {
 	t.Helper()
 	pods, _ := newPods(t, nil)
 	values := map[string]string{"lanyard.dev/aws-role-arn": role, "lanyard.dev/aws-region": "eu-central-1"}
-	mapping, errs := annotations.NewMapping(pods.Keys, "team", "app*", values, pods.Defaults)
+	mapping, errs := pods.NewMapping("team", "app*", values)
 	if len(errs) > 0 {
 		t.Fatal(errs.ToAggregate())
 	}

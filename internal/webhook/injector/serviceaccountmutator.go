@@ -9,13 +9,13 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/jsonpatch"
 	"github.com/lanyard-dev/lanyard/internal/jsonscan"
 	"github.com/lanyard-dev/lanyard/internal/peer"
 	"github.com/lanyard-dev/lanyard/internal/reason"
 	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/internal/webhook/admission"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 // Invalidator is told of objects that are being written.
@@ -26,7 +26,7 @@ type Invalidator interface {
 
 // ServiceAccountMutator translates the annotations of peers, adds the
 // annotations of the mappings, sets the identity label on the ServiceAccounts that ask for an identity,
-// and removes it from the others. The label that a user set to annotations.LabelRequired stays.
+// and removes it from the others. The label that a user set to annotations.IdentityRequired stays.
 type ServiceAccountMutator struct {
 	*settings.Settings
 	// Invalidator is told of each ServiceAccount that the webhook is called for.
@@ -57,12 +57,12 @@ func (m *ServiceAccountMutator) Decide(_ context.Context, request *admission.Req
 // nothing of a ServiceAccount with too many annotations: not all of them are known.
 func (m *ServiceAccountMutator) annotate(namespace string, object *ServiceAccount) (admission.Response, bool) {
 	response := admission.Response{Reason: reason.Labeled}
-	if len(m.Peers)+len(m.Mappings) == 0 || !object.isWhole(m.Keys) {
+	if len(m.Peers)+len(m.Mappings) == 0 || !object.isWhole(m.Settings) {
 		return response, object.asks
 	}
 	after := maps.Clone(object.annotations)
 	if len(m.Peers) > 0 {
-		adoption := peer.Adopt(m.Keys, m.Peers, object.withPeers(), m.Defaults)
+		adoption := peer.Adopt(m.Settings.Settings, m.Peers, object.withPeers())
 		response.Warnings = m.warnings(&adoption)
 		if len(adoption.Set)+len(adoption.Remove) > 0 {
 			response.Reason = reason.Adopted
@@ -74,12 +74,12 @@ func (m *ServiceAccountMutator) annotate(namespace string, object *ServiceAccoun
 		}
 		maps.Copy(after, adoption.Set)
 	}
-	if mapped := m.Keys.Map(m.Mappings, namespace, object.name, after); len(mapped) > 0 {
+	if mapped := m.Map(namespace, object.name, after); len(mapped) > 0 {
 		response.Reason = reason.Mapped
 		addAnnotations(&response.Patch, object, mapped)
 		maps.Copy(after, mapped)
 	}
-	return response, m.Keys.AskForIdentity(after)
+	return response, m.AskForIdentity(after)
 }
 
 // maxWarningBytes limits a warning of adoption: an API server shows 256 bytes.
@@ -93,7 +93,7 @@ func (m *ServiceAccountMutator) warnings(adoption *peer.Adoption) []string {
 		warnings = append(warnings, "adoption: "+warning[:min(len(warning), maxWarningBytes)])
 	}
 	for _, key := range adoption.Remove {
-		if m.Keys.IsIdentity(key) {
+		if m.IsIdentity(key) {
 			// It may be in a manifest from which the peer's annotation was removed.
 			warnings = append(warnings, "adoption: "+key+" is removed with the annotation that it was translated from; to keep it, write the ServiceAccount again")
 		}
@@ -114,19 +114,19 @@ func addAnnotations(patch *jsonpatch.Patch, object *ServiceAccount, add map[stri
 // label makes the identity label right. asks reports whether the ServiceAccount asks for an
 // identity.
 func (m *ServiceAccountMutator) label(response *admission.Response, object *ServiceAccount, asks bool) {
-	path := "/metadata/labels/" + jsonpatch.Escape(m.Keys.IdentityLabel)
-	value := jsonscan.AppendString(nil, annotations.LabelEnabled)
+	path := "/metadata/labels/" + jsonpatch.Escape(annotations.IdentityLabel)
+	value := jsonscan.AppendString(nil, annotations.IdentityEnabled)
 	if object.hasLabel && !annotations.IsGuarded(object.label) {
 		response.Warnings = append(response.Warnings, fmt.Sprintf("the label %s was %q, which has no meaning: a user can set it to %q",
-			m.Keys.IdentityLabel, object.label, annotations.LabelRequired))
+			annotations.IdentityLabel, object.label, annotations.IdentityRequired))
 	}
 	switch {
-	case object.label == annotations.LabelRequired:
+	case object.label == annotations.IdentityRequired:
 		// Only a user sets it or removes it.
 	case asks && !object.hasLabels:
-		member := append(jsonscan.AppendString([]byte("{"), m.Keys.IdentityLabel), ':')
+		member := append(jsonscan.AppendString([]byte("{"), annotations.IdentityLabel), ':')
 		response.Patch.Add("/metadata/labels", append(append(member, value...), '}'))
-	case asks && object.label != annotations.LabelEnabled:
+	case asks && object.label != annotations.IdentityEnabled:
 		response.Patch.Add(path, value)
 	case !asks && object.hasLabel:
 		response.Patch.Remove(path)

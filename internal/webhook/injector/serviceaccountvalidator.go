@@ -12,11 +12,11 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/jsonscan"
 	"github.com/lanyard-dev/lanyard/internal/peer"
 	"github.com/lanyard-dev/lanyard/internal/reason"
 	"github.com/lanyard-dev/lanyard/internal/webhook/admission"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 // ServiceAccountValidator denies ServiceAccounts with mistakes that would
@@ -42,41 +42,42 @@ func (v *ServiceAccountValidator) Decide(ctx context.Context, request *admission
 	if object.name != "" && !unchanged {
 		v.Invalidator.Invalidate(request.Namespace, object.name)
 	}
-	err := v.check(ctx, request.Namespace, object)
+	doubts, err := v.check(ctx, request.Namespace, object)
 	if denied, ok := errors.AsType[*reason.Error](err); ok && (unchanged || v.isAdopted(request.Namespace, object)) {
 		// The mistake is older than this write, which changes something else, such as a
 		// finalizer. Or it is in an annotation of a peer, which may have accepted it.
 		// The write must not be denied.
 		return admission.Response{Reason: denied.Reason, Warnings: []string{err.Error()}}, nil
 	}
-	return admission.Response{Reason: reason.Valid}, err
+	return admission.Response{Reason: reason.Valid, Warnings: doubts}, err
 }
 
 // isAdopted reports whether all mistakes of the ServiceAccount are in annotations that
 // follow a peer's. A missing value is a mistake of the identity that needs the value.
 func (v *ServiceAccountValidator) isAdopted(namespace string, object *ServiceAccount) bool {
-	if len(v.Peers) == 0 || !object.isWhole(v.Keys) {
+	if len(v.Peers) == 0 || !object.isWhole(v.Settings) {
 		return false
 	}
-	adopted := peer.Adopted(v.Keys, v.Peers, object.withPeers(), v.Defaults)
-	_, errs := annotations.ParseServiceAccount(v.Keys, object.annotations, v.Defaults.For(namespace, object.name))
+	adopted := peer.Adopted(v.Settings.Settings, v.Peers, object.withPeers())
+	_, errs := v.ParseServiceAccount(namespace, object.name, object.annotations)
 	return len(errs) > 0 && !slices.ContainsFunc(errs, func(err *field.Error) bool {
-		provider, _, _ := strings.Cut(strings.TrimPrefix(err.Field, "metadata.annotations["+v.Keys.Prefix), "-")
+		provider, _, _ := strings.Cut(strings.TrimPrefix(err.Field, "metadata.annotations["+annotations.Prefix), "-")
 		return !slices.ContainsFunc(adopted, func(key string) bool {
 			return strings.HasSuffix(err.Field, "["+key+"]") ||
-				err.Type == field.ErrorTypeRequired && strings.HasPrefix(key, v.Keys.Prefix+provider+"-")
+				err.Type == field.ErrorTypeRequired && strings.HasPrefix(key, annotations.Prefix+provider+"-")
 		})
 	})
 }
 
-// check returns the first error in the annotations, as a *reason.Error.
-func (v *ServiceAccountValidator) check(ctx context.Context, namespace string, object *ServiceAccount) error {
-	if !object.isWhole(v.Keys) {
-		return v.tooManyBytes("serviceaccount", namespace+"/"+object.name, object.annotationBytes, v.Keys.MaxServiceAccountBytes())
+// check returns why SDKs cannot use identities, and the first error in the annotations, as a
+// *reason.Error.
+func (v *ServiceAccountValidator) check(ctx context.Context, namespace string, object *ServiceAccount) (doubts []string, err error) {
+	if !object.isWhole(v.Settings) {
+		return nil, v.tooManyBytes("serviceaccount", namespace+"/"+object.name, object.annotationBytes, v.MaxServiceAccountBytes())
 	}
 	identity, err := v.identity(namespace, object.name, object.annotations)
 	if err != nil || identity == nil {
-		return err
+		return nil, err
 	}
-	return v.checkPolicy(ctx, namespace, object.name, identity)
+	return identity.Doubts(), v.checkPolicy(ctx, namespace, object.name, identity)
 }

@@ -34,12 +34,10 @@ var _ = Describe("provider test", func() {
 		text, err := os.ReadFile(filepath.Join(examples, "vault.yaml"))
 		Expect(err).NotTo(HaveOccurred())
 		file := filepath.Join(GinkgoT().TempDir(), "config.yaml")
-		settings := "annotation-prefix: example.com/\ndefault-allowed-identities: nobody\n"
+		settings := "default-allowed-identities: nobody\n"
 		Expect(os.WriteFile(file, []byte(settings+string(text)), 0o600)).To(Succeed())
 		expectOutputsAs(ctx, os.DevNull, "provider-given", command.ExitOK, BeEmpty(), "provider", "test", file,
 			"--annotation", "vault-role=loki", "--annotation", "vault-audience=bao,vault-vault-namespace=team")
-		_, out, _ := lanyardAs(ctx, os.DevNull, "", "provider", "test", file, "--annotation-prefix", "lanyard.dev/")
-		Expect(out).To(ContainSubstring("lanyard.dev/vault-role "))
 	})
 
 	DescribeTable("says what is wrong", func(ctx SpecContext, code int, text, want string, args ...string) {
