@@ -59,7 +59,7 @@ func gcp() *Definition {
 			{Name: "CLOUDSDK_CORE_UNIVERSE_DOMAIN", Value: "{universe-domain}"},
 		},
 		Derive: func(v Values) {
-			v["project"] = cmp.Or(v["project"], projectOf(v["service-account"]), v["default-project"])
+			v["project"] = cmp.Or(v["project"], GCPProjectOf(v["service-account"]), v["default-project"])
 		},
 		DeriveCEL: []Derived{{Name: "project", Value: `([{project}, ` + projectOfCEL + `, {default-project}].filter(id, id != '') + [''])[0]`}},
 	}
@@ -183,9 +183,9 @@ func expandGCPServiceAccount(value string, cluster func(string) string) string {
 	return value + "@" + project + ".iam.gserviceaccount.com"
 }
 
-// projectOf returns the ID of the project that a service account belongs to, or
+// GCPProjectOf returns the ID of the project that a service account belongs to, or
 // "" if its e-mail does not tell.
-func projectOf(email string) string {
+func GCPProjectOf(email string) string {
 	if match := gcpUserServiceAccount.FindStringSubmatch(email); match != nil {
 		project, domain := match[1], strings.TrimPrefix(match[2], ".")
 		if domain != "" {
@@ -200,7 +200,7 @@ func projectOf(email string) string {
 	return ""
 }
 
-// projectOfCEL is projectOf for the e-mail of the identity.
+// projectOfCEL is GCPProjectOf for the e-mail of the identity.
 var projectOfCEL = `({service-account}.matches(` + texts.QuoteCEL(gcpUserServiceAccount.String()) + `) ?
   [{service-account}.split('@')[1]].map(host, host.substring(0, host.size() - 24).split('.', 2).reverse().join(':'))[0] :
   {service-account}.endsWith('@appspot.gserviceaccount.com') ? {service-account}.split('@')[0] : '')`
