@@ -63,7 +63,7 @@ func gcp() *annotations.Provider {
 		// also reads both names in lower case, and Cloud Functions set GCP_PROJECT.
 		Synonyms: map[string][]string{"project": {"GCLOUD_PROJECT", "GCP_PROJECT", "gcloud_project", "google_cloud_project"}},
 		Derive: func(v annotations.Values) {
-			v["project"] = cmp.Or(v["project"], projectOf(v["service-account"]), v["default-project"])
+			v["project"] = cmp.Or(v["project"], GCPProjectOf(v["service-account"]), v["default-project"])
 		},
 	}
 }
@@ -168,9 +168,9 @@ func expandGCPServiceAccount(value string, cluster func(string) string) string {
 	return value + "@" + project + ".iam.gserviceaccount.com"
 }
 
-// projectOf returns the ID of the project that a service account belongs to, or
+// GCPProjectOf returns the ID of the project that a service account belongs to, or
 // "" if its e-mail does not tell.
-func projectOf(email string) string {
+func GCPProjectOf(email string) string {
 	if match := gcpUserServiceAccount.FindStringSubmatch(email); match != nil {
 		project, domain := match[1], strings.TrimPrefix(match[2], ".")
 		if domain != "" {

@@ -45,7 +45,7 @@ func TestProjectOfAServiceAccount(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got := projectOf(tt.email)
+			got := GCPProjectOf(tt.email)
 			if got != tt.project {
 				t.Errorf("%s: got project %q, want %q", tt.email, got, tt.project)
 			}

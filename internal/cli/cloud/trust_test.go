@@ -311,6 +311,26 @@ func TestRepairs(t *testing.T) {
 	}
 }
 
+// The API of a service account is enabled in the project that the service account belongs to.
+func TestTheProjectOfAServiceAccount(t *testing.T) {
+	t.Parallel()
+	for email, want := range map[string]string{
+		"shop-cart@my-project.iam.gserviceaccount.com":             "my-project",
+		"shop-cart@my-project.example.com.iam.gserviceaccount.com": "example.com:my-project",
+		"my-project@appspot.gserviceaccount.com":                   "my-project",
+		"123456789012-compute@developer.gserviceaccount.com":       `"$(gcloud projects describe 123456789012 --format 'value(projectId)')"`,
+	} {
+		trust, err := newGCP(tokenFor("https://iam.googleapis.com/"+pool), gcpOptions{Provider: pool, Email: email})()
+		if err != nil {
+			t.Fatal(err)
+		}
+		want = "gcloud services enable iamcredentials.googleapis.com --project " + want
+		if got := strings.TrimSpace(trust.Text("repair", "service")); got != want {
+			t.Errorf("%s: got %q, want %q", email, got, want)
+		}
+	}
+}
+
 func withPrefix(token cloud.Token) cloud.Token {
 	token.Prefix = "lanyard.dev/"
 	return token
