@@ -88,7 +88,7 @@ var _ = Describe("A ServiceAccount in the same instant as its pod", func() {
 			_, err := cluster.client.CoreV1().ServiceAccounts(namespace).Create(ctx, account, metav1.CreateOptions{})
 			Expect(err).NotTo(HaveOccurred())
 		}
-		previous := 0
+		previous, before := 0, validated(ctx)
 		for i := range rounds / 4 {
 			name := fmt.Sprintf("app-%d", i)
 			Expect(createPod(ctx, namespace, newPod(name+"-before", name, 1)).Annotations).To(HaveKey("lanyard.dev/injected"))
@@ -100,6 +100,7 @@ var _ = Describe("A ServiceAccount in the same instant as its pod", func() {
 			}
 		}
 		Expect(previous).To(BeZero(), "pods with the previous identity, of %d", rounds/4)
+		Expect(validated(ctx)-before).To(Equal(rounds/4), "writes that the webhook saw: the watch may have been fast enough for the others")
 	},
 		Entry("to another one", "enabled", `{"metadata":{"annotations":{"lanyard.dev/aws-role-arn":"arn:aws:iam::111122223333:role/other"}}}`),
 		Entry("to none", "enabled", `{"metadata":{"annotations":{"lanyard.dev/aws-role-arn":null}}}`),
@@ -202,6 +203,18 @@ func lookups(ctx context.Context) map[string]int {
 		counts[match[1]] += n
 	}
 	return counts
+}
+
+var validatedLine = regexp.MustCompile(`(?m)^lanyard_admissions_total\{reason="valid",resource="serviceaccounts",result="allowed"\} (\d+)$`)
+
+// validated counts the writes of ServiceAccounts that the webhook has validated.
+func validated(ctx context.Context) int {
+	GinkgoHelper()
+	match := validatedLine.FindStringSubmatch(get(ctx, cluster.webhook.MetricsURL))
+	Expect(match).NotTo(BeNil())
+	n, err := strconv.Atoi(match[1])
+	Expect(err).NotTo(HaveOccurred())
+	return n
 }
 
 // get reads a URL that must answer with 200.
