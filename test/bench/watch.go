@@ -6,6 +6,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -108,7 +109,7 @@ func (c *cluster) notice(ctx context.Context, change *change) (time.Duration, er
 			break
 		}
 		if after = time.Since(written); after > patience {
-			return 0, fmt.Errorf("the write is not known after %v (error of the last pod: %v)", patience, err)
+			return 0, errors.Join(fmt.Errorf("the write is not known after %v", patience), err)
 		}
 	}
 	if err := c.annotate(ctx, change.namespace, change.undo); err != nil {
