@@ -114,4 +114,4 @@ type Unrecorded struct{}
 func (Unrecorded) RecordInjection(string) {}
 
 // Invalidate implements the invalidator of the webhook's cache.
-func (Unrecorded) Invalidate(string, string) {}
+func (Unrecorded) Invalidate(string, string, string) {}

@@ -39,8 +39,8 @@ func (v *ServiceAccountValidator) Decide(ctx context.Context, request *admission
 	}
 	object, old := request.Object, request.OldObject
 	unchanged := old != nil && old.annotationBytes == object.annotationBytes && maps.Equal(old.annotations, object.annotations)
-	if object.name != "" && !unchanged {
-		v.Invalidator.Invalidate(request.Namespace, object.name)
+	if !unchanged {
+		invalidate(v.Invalidator, request)
 	}
 	doubts, err := v.check(ctx, request.Namespace, object)
 	if denied, ok := errors.AsType[*reason.Error](err); ok && (unchanged || v.isAdopted(request.Namespace, object)) {
