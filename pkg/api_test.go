@@ -12,6 +12,7 @@ import (
 	"go/parser"
 	"go/token"
 	"go/types"
+	"os/exec"
 	"path"
 	"path/filepath"
 	"slices"
@@ -257,5 +258,29 @@ func TestEachKeyHasAConstant(t *testing.T) {
 	slices.Sort(got)
 	if diff := cmp.Diff(slices.Compact(want), got); diff != "" {
 		t.Errorf("constants of pkg/annotations (-want +got):\n%s", diff)
+	}
+}
+
+// An operator that checks annotations links neither flags nor a client of the Kubernetes API.
+func TestThePackagesLinkNoFlags(t *testing.T) {
+	t.Parallel()
+	flags := []string{"github.com/spf13/pflag", "github.com/spf13/cobra", "k8s.io/component-base"}
+	for folder, unwanted := range map[string][]string{
+		"annotations": slices.Concat(flags, []string{"k8s.io/client-go", "sigs.k8s.io/controller-runtime"}),
+		"mutate":      flags,
+	} {
+		t.Run(folder, func(t *testing.T) {
+			t.Parallel()
+			out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "./"+folder).Output() // downloads are printed as errors
+			if err != nil || !strings.Contains(string(out), "/pkg/"+folder+"\n") {
+				t.Fatalf("go list: got error %v and %d bytes, want the packages that %s links", err, len(out), folder)
+			}
+			for linked := range strings.Lines(string(out)) {
+				linked = strings.TrimSpace(linked)
+				if slices.ContainsFunc(unwanted, func(name string) bool { return linked == name || strings.HasPrefix(linked, name+"/") }) {
+					t.Errorf("links %s", linked)
+				}
+			}
+		})
 	}
 }

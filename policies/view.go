@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/lanyard-dev/lanyard/internal/mutate"
 	"github.com/lanyard-dev/lanyard/internal/provider"
 	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/internal/texts"
@@ -25,6 +26,13 @@ type view struct {
 	Object    string
 	Providers []providerView
 	MountPath string
+	// OtherMountPath is MountPath with /run for /var/run, or the other way around; empty for
+	// neither. Above are the paths above MountPath.
+	OtherMountPath string
+	Above          []string
+	// ReadOnlyKinds are the kinds of volumes that are always mounted read-only, and
+	// KindsWithReadOnly those that may be.
+	ReadOnlyKinds, KindsWithReadOnly []string
 	// Name begins the names of the policies. Source is how they were made.
 	Name, Source string
 	// Known are the keys that a ServiceAccount may have, without the prefix. KnownNames are
@@ -111,6 +119,11 @@ func newView(s *settings.Settings) *view {
 		MinExpiration: annotations.MinTokenExpirationSeconds, MaxExpiration: annotations.MaxTokenExpirationSeconds,
 		Identity: []string{annotations.Tokens},
 	}
+	v.OtherMountPath = annotations.OtherPath(v.MountPath)
+	for _, path := range annotations.PathsAbove(v.MountPath) {
+		v.Above = append(v.Above, path, path+"/")
+	}
+	v.ReadOnlyKinds, v.KindsWithReadOnly = mutate.ReadOnlyKinds()
 	for _, key := range append(s.ServiceAccountKeys(), annotations.Adopted) {
 		v.Known = append(v.Known, strings.TrimPrefix(key, annotations.Prefix))
 	}

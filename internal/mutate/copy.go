@@ -8,8 +8,6 @@ import (
 	"slices"
 
 	"github.com/lanyard-dev/lanyard/internal/reason"
-	"github.com/lanyard-dev/lanyard/internal/texts"
-	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 // placedCopy is a copy of a provider's token in one pod, at a path of its own. It is in
@@ -48,14 +46,11 @@ func (m *mutation) copyIsFree(c *container, copied *placedCopy) bool {
 	}
 	for i := range c.mounts {
 		here := &c.mounts[i]
-		path := normalizePath(string(here.path), m.pod.Windows)
-		// Nothing can be mounted in a read-only volume that lacks the directory.
-		above := here.readOnly && annotations.IsAtOrBelow(copied.cleanPath, path)
-		if !above && !annotations.IsAtOrBelow(path, copied.cleanPath) {
+		if m.pod.placeOf(here, copied.cleanPath) == elsewhere {
 			continue
 		}
 		if string(here.path) != copied.Copy.MountPath || string(here.volume) != copied.Copy.Volume || here.partial || here.device {
-			m.addFinding(reason.MountPathTaken, c.name, fmt.Sprintf("volume %q is mounted at %s, where the copy of the %s token would be, so it does not get the copy", texts.Cut(here.volume, texts.MaxShown), texts.Cut(here.path, texts.MaxShown), copied.Name))
+			m.addFinding(reason.MountPathTaken, c.name, m.occupied(here, copied.cleanPath, fmt.Sprintf("the copy of the %s token", copied.Name), "does not get the copy"))
 		}
 		return false
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/lanyard-dev/lanyard/internal/jsonpatch"
 	"github.com/lanyard-dev/lanyard/internal/reason"
@@ -25,9 +26,10 @@ type Result struct {
 	Findings []Finding
 }
 
-// Finding is a reason that concerns one container.
+// Finding is a reason that concerns one container, or the whole pod.
 type Finding struct {
-	Reason    reason.Reason
+	Reason reason.Reason
+	// Container is the name of the container; empty for the whole pod.
 	Container string
 	// Detail is for people. It has names of variables, not their values.
 	Detail string
@@ -35,6 +37,9 @@ type Finding struct {
 
 // String returns the finding as an admission warning shows it.
 func (f Finding) String() string {
+	if f.Reason == reason.NoContainer {
+		return fmt.Sprintf("%s: %s", f.Reason, f.Detail)
+	}
 	return fmt.Sprintf("%s: container %q: %s", f.Reason, f.Container, f.Detail)
 }
 
@@ -64,6 +69,9 @@ func Create(pod *Pod, selection *annotations.Pod, injection *Injection) (Result,
 		}
 	}
 	if len(pod.plans) == 0 {
+		if pod.leavesNothing(selection, injection.mountPath) {
+			m.addFinding(reason.NoContainer, nil, nothingLeft)
+		}
 		return m.result(), nil
 	}
 	if err := m.growPatch(); err != nil {
@@ -109,7 +117,7 @@ func (m *mutation) plan(c *container) error {
 		return err
 	}
 	if at == taken {
-		m.addFinding(reason.MountPathTaken, c.name, fmt.Sprintf("volume %q is mounted at %s, where the token would be, so it gets no identity", texts.Cut(by.volume, texts.MaxShown), texts.Cut(by.path, texts.MaxShown)))
+		m.addFinding(reason.MountPathTaken, c.name, m.occupied(by, m.cleanPath, "the token", "gets no identity"))
 		return nil
 	}
 	m.pod.plans = append(m.pod.plans, plan{container: c, mounts: m.missingMounts(c, at), variables: m.missingVariables(c)})
@@ -120,36 +128,70 @@ func (m *mutation) addFinding(r reason.Reason, container []byte, detail string) 
 	m.findings = append(m.findings, Finding{Reason: r, Container: texts.Cut(container, texts.MaxShown), Detail: detail})
 }
 
+// nothingLeft is the detail of a finding about a pod that the guard denies.
+const nothingLeft = "the pod's annotations leave out all of its containers, so none has a token: unless another webhook adds a container that they name, the guard denies the pod. " +
+	"To create it without credentials, annotate it with " + annotations.Inject + `: "` + annotations.OptOut + `"`
+
+// Limits of the text and the time that the names in an annotation may take.
+const (
+	maxShownContainers    = 8
+	maxComparedContainers = 32
+	maxComparedNames      = 8
+)
+
 // findUnknownNames reports the names in the pod's annotations that no container
-// has.
+// has, each with the nearest name of a container, the first one with all names.
 func (m *mutation) findUnknownNames() {
 	listed := slices.Concat(m.selection.Containers, m.selection.SkipContainers)
 	if len(listed) == 0 {
 		return
 	}
-	names := map[string]bool{}
+	has := map[string]bool{}
+	var names []string
 	for i := range m.pod.containers {
-		names[string(m.pod.containers[i].name)] = true
+		name := string(m.pod.containers[i].name)
+		has[name] = true
+		names = append(names, name)
 	}
-	for _, name := range listed {
-		if !names[name] {
-			m.addFinding(reason.ContainerNotFound, []byte(name), "an annotation names it, but the pod has no such container")
+	unknown := slices.DeleteFunc(listed, func(name string) bool { return has[name] })
+	for i, name := range unknown {
+		detail := "an annotation names it, but the pod has no such container"
+		if i < maxComparedNames {
+			if nearest := texts.Nearest(name, names[:min(len(names), maxComparedContainers)]); nearest != "" {
+				detail += fmt.Sprintf(", the nearest is %q", nearest)
+			}
 		}
+		if i == 0 && len(names) > 0 {
+			detail += ", its containers are " + shownNames(names)
+		}
+		m.addFinding(reason.ContainerNotFound, []byte(name), detail)
 	}
+}
+
+// shownNames returns the names of containers as a message shows them.
+func shownNames(names []string) string {
+	var shown []string
+	for i, name := range names {
+		if i == maxShownContainers {
+			return strings.Join(shown, ", ") + fmt.Sprintf(" and %d more", len(names)-i)
+		}
+		shown = append(shown, strconv.Quote(texts.Cut(name, texts.MaxShown)))
+	}
+	return strings.Join(shown, ", ")
 }
 
 // maxPatchBytes limits the additions to all containers of a pod: an API server
 // stores objects of up to 1.5 MiB.
 const maxPatchBytes = 3 << 19
 
-// maxPathBytes is more than the length of any path to a list of a container.
-const maxPathBytes = 64
+// maxPathBytes is the length of the longest path to a list of a container.
+const maxPathBytes = len("/spec/ephemeralContainers/511/volumeMounts")
 
 // growPatch allocates memory for the additions to the containers. If they are too
 // large, it returns an error and allocates nothing.
 func (m *mutation) growPatch() error {
-	if m.maxContainerBytes > maxAdditionBytes {
-		return &reason.Error{Reason: reason.TooLarge, Err: fmt.Errorf("%w: each container may need %d bytes, want at most %d", errTooLarge, m.maxContainerBytes, maxAdditionBytes)}
+	if err := m.CheckSize(); err != nil {
+		return &reason.Error{Reason: reason.TooLarge, Err: fmt.Errorf("serviceaccount %q: %w", m.pod.ServiceAccountName, err)}
 	}
 	size := len(m.pod.plans) * m.maxContainerBytes
 	if size > maxPatchBytes {

@@ -161,10 +161,10 @@ func TestThePodsAnnotationsSelectContainers(t *testing.T) {
 		"they select none in particular": {annotations.Pod{}, []string{"i", "a", "b"}, reason.Injected, nil},
 		"they name one":                  {annotations.Pod{Containers: []string{"a"}}, []string{"a"}, reason.Injected, []string{`container_not_selected: container "i"`, `container_not_selected: container "b"`}},
 		"they skip one":                  {annotations.Pod{SkipContainers: []string{"i"}}, []string{"a", "b"}, reason.Injected, []string{`container_not_selected: container "i"`}},
-		"they skip all":                  {annotations.Pod{SkipContainers: []string{"a", "b", "i"}}, nil, reason.ContainerNotSelected, []string{"container_not_selected", "container_not_selected", "container_not_selected"}},
+		"they skip all":                  {annotations.Pod{SkipContainers: []string{"a", "b", "i"}}, nil, reason.ContainerNotSelected, []string{"container_not_selected", "container_not_selected", "container_not_selected", "no_container"}},
 		"they name an unknown one, too":  {annotations.Pod{Containers: []string{"b", "c"}}, []string{"b"}, reason.Injected, []string{`container_not_found: container "c"`, "container_not_selected", "container_not_selected"}},
 		"they skip an unknown one":       {annotations.Pod{SkipContainers: []string{"c"}}, []string{"i", "a", "b"}, reason.Injected, []string{`container_not_found: container "c"`}},
-		"they name only an unknown one":  {annotations.Pod{Containers: []string{"c"}}, nil, reason.ContainerNotFound, []string{"container_not_found", "container_not_selected", "container_not_selected", "container_not_selected"}},
+		"they name only an unknown one":  {annotations.Pod{Containers: []string{"c"}}, nil, reason.ContainerNotFound, []string{"container_not_found", "container_not_selected", "container_not_selected", "container_not_selected", "no_container"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -202,9 +202,12 @@ func TestAPatchThatIsTooLargeDeniesThePod(t *testing.T) {
 	result, err := tryCreate(t, pod(500), large)
 	denied(t, reason.TooLarge, result, err)
 	// The memory for one container is reserved before its identity is known.
-	large.Providers[0].Variables[0].Value = strings.Repeat("r", 5000)
+	large.Providers[0].Variables[0].Value = strings.Repeat("r", 9000)
 	result, err = tryCreate(t, pod(1), large)
 	denied(t, reason.TooLarge, result, err)
+	if want := `serviceaccount "default": the identities add 9597 bytes to each container, want at most 8777`; !strings.HasSuffix(err.Error(), want) {
+		t.Errorf("got error %v, want %s", err, want)
+	}
 }
 
 // An Injection is used for many pods at the same time. Run with -race.

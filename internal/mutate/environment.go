@@ -17,7 +17,7 @@ import (
 // missingVariables returns the encoded variables that the container lacks. The
 // container's own variables stay.
 func (m *mutation) missingVariables(c *container) [][]byte {
-	if !m.unnamed() && !m.setsKnown(c) {
+	if !m.unnamed() && !m.conditional && !m.setsKnown(c) {
 		return m.environment
 	}
 	var missing [][]byte
@@ -25,6 +25,10 @@ func (m *mutation) missingVariables(c *container) [][]byte {
 		p := &m.providers[i]
 		if own := ownCredentials(c, p); len(own) > 0 {
 			m.addFinding(reason.EnvironmentTaken, c.name, "it sets "+strings.Join(own, ", ")+" itself and keeps its own "+p.Name+" credentials")
+			continue
+		}
+		if p.Needs != "" && !sets(c, p.Needs) {
+			m.addFinding(reason.EnvironmentIncomplete, c.name, fmt.Sprintf("it does not set %s itself, so it gets the %s token in its volume, but none of the variables: SDKs would fail", p.Needs, p.Name))
 			continue
 		}
 		selects := selectsProfile(c, p)
@@ -109,15 +113,19 @@ func setsOther(c *container, v *annotations.Variable) bool {
 	return got.derived || string(got.value) != v.Value
 }
 
-// selectsProfile reports whether the container selects a profile of Lanyard's file, and
-// not of its own. SDKs take an empty name for none.
-func selectsProfile(c *container, p *encodedProvider) bool {
-	return slices.ContainsFunc(p.Selectors, func(name string) bool { return c.variable(name).hasValue() }) &&
-		!slices.ContainsFunc(p.Variables, func(v annotations.Variable) bool { return v.Profiles && setsOther(c, &v) })
+// sets reports whether the container sets the variable of this name, and not to an empty
+// value, which SDKs take for none.
+func sets(c *container, name string) bool {
+	got := c.variable(name)
+	return got != nil && (got.derived || len(got.value) > 0)
 }
 
-// hasValue reports whether the variable is set, and may have a value.
-func (v *envVar) hasValue() bool { return v != nil && (v.derived || len(v.value) > 0) }
+// selectsProfile reports whether the container selects a profile of Lanyard's file, and
+// not of its own.
+func selectsProfile(c *container, p *encodedProvider) bool {
+	return slices.ContainsFunc(p.Selectors, func(name string) bool { return sets(c, name) }) &&
+		!slices.ContainsFunc(p.Variables, func(v annotations.Variable) bool { return v.Profiles && setsOther(c, &v) })
+}
 
 // findUnknownProfiles reports a profile that the container selects, and that the ServiceAccount
 // does not have: SDKs then have no credentials at all.
@@ -126,7 +134,7 @@ func (m *mutation) findUnknownProfiles(c *container, p *encodedProvider) {
 		return
 	}
 	for _, name := range p.Selectors {
-		if got := c.variable(name); got.hasValue() && !got.derived && !slices.Contains(p.Profiles, string(got.value)) {
+		if got := c.variable(name); sets(c, name) && !got.derived && !slices.Contains(p.Profiles, string(got.value)) {
 			m.addFinding(reason.EnvironmentShadowed, c.name, fmt.Sprintf("its %s selects the profile %q, and the %s profiles of its ServiceAccount are %s",
 				name, texts.Cut(got.value, texts.MaxShown), p.Name, strings.Join(p.Profiles, ", ")))
 		}

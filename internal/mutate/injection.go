@@ -29,6 +29,8 @@ type Injection struct {
 	environment [][]byte
 	// podNames reports whether a variable of environment is the name of the pod.
 	podNames bool
+	// conditional reports whether a provider gives its variables only to some containers.
+	conditional bool
 	// volumes are the token volume with each of its names.
 	volumes [2]encodedVolume
 	// volumeNames are the names of all volumes, the copies included.
@@ -71,6 +73,7 @@ func NewInjection(injection *provider.Injection) *Injection {
 			p.variables = append(p.variables, encoded)
 			result.known[v.Name] = struct{}{}
 		}
+		result.conditional = result.conditional || p.Needs != ""
 		for _, shadow := range p.Shadows {
 			result.known[shadow.Name] = struct{}{}
 		}
@@ -114,6 +117,15 @@ func (i *Injection) encodeVolumes() {
 		}
 	}
 	i.maxContainerBytes += jsonpatch.SizeOfExtend(maxPathBytes, i.environment) + jsonpatch.SizeOfExtend(maxPathBytes, longest)
+}
+
+// CheckSize returns an error with the sizes if the identities add more to a container than the
+// webhook has memory for. They do not fit into a container of any pod then.
+func (i *Injection) CheckSize() error {
+	if i.maxContainerBytes > maxAdditionBytes {
+		return fmt.Errorf("the identities add %d bytes to each container, want at most %d", i.maxContainerBytes, maxAdditionBytes)
+	}
+	return nil
 }
 
 // Providers lists the names of the providers, sorted.

@@ -4,6 +4,7 @@
 package mutate
 
 import (
+	"bytes"
 	"fmt"
 	"path"
 	"slices"
@@ -16,30 +17,61 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
+// place is where a mount is, seen from a directory that Lanyard mounts a volume at.
+type place int
+
+const (
+	elsewhere place = iota // it does not matter
+	inside                 // at the directory, or below it
+	above                  // above it, and read-only
+)
+
+// placeOf returns where a mount of the pod is, seen from a clean directory. Nothing can be
+// mounted below a volume that is mounted read-only, unless it happens to have the directory.
+func (p *Pod) placeOf(m *mount, dir string) place {
+	path := normalizePath(string(m.path), p.Windows)
+	switch {
+	case annotations.IsInside(path, dir):
+		return inside
+	case annotations.IsInside(dir, path) && (m.readOnly || p.isReadOnly(m.volume)):
+		return above
+	}
+	return elsewhere
+}
+
+// isReadOnly reports whether the kubelet mounts the volume read-only in every container.
+func (p *Pod) isReadOnly(volume []byte) bool {
+	_, found := slices.BinarySearchFunc(p.readOnly, volume, bytes.Compare)
+	return found
+}
+
 // mountPoint is the state of a container's token mount path.
 type mountPoint int
 
 const (
 	free   mountPoint = iota // nothing
 	tokens                   // the token volume
-	taken                    // something else, there or below
+	taken                    // something else, there or below, or read-only above
 )
 
 // mountAt returns the state of a container's token mount path. A mount below the path
 // counts: it would need a directory in a volume that is read-only.
 //
 // It returns an error for a device at the token mount path, and for a mount there,
-// or below it, in another spelling. A path that begins with the token mount path but
-// leads elsewhere through dots is such a spelling too. So the guard and other programs only
-// need to compare strings.
+// or below it, in another spelling, such as /run for /var/run. A path that begins with the
+// token mount path but leads elsewhere through dots is such a spelling too. So the guard and
+// other programs only need to compare strings.
 func (m *mutation) mountAt(c *container) (at mountPoint, by *mount, err error) {
+	var over *mount
 	for i := range c.mounts {
 		here := &c.mounts[i]
 		got := string(here.path)
 		literal := annotations.IsAtOrBelow(got, m.mountPath)
+		where := m.pod.placeOf(here, m.cleanPath)
 		switch {
-		case !literal && !annotations.IsAtOrBelow(normalizePath(got, m.pod.Windows), m.cleanPath):
-			// It is elsewhere.
+		case !literal && where == elsewhere:
+		case !literal && where == above:
+			over = here
 		case !literal || !isPlain(got, m.pod.Windows) || here.device:
 			return at, by, m.invalidMountPath(c, here)
 		case got == m.mountPath && string(here.volume) == m.tokenVolume.name && !here.partial:
@@ -48,12 +80,25 @@ func (m *mutation) mountAt(c *container) (at mountPoint, by *mount, err error) {
 			at, by = taken, here
 		}
 	}
+	if at == free && over != nil {
+		return taken, over, nil
+	}
 	return at, by, nil
 }
 
+// occupied returns the detail of the finding about a mount that is in the way of what Lanyard
+// mounts at a clean directory.
+func (m *mutation) occupied(by *mount, dir, what, so string) string {
+	volume, path := texts.Cut(by.volume, texts.MaxShown), texts.Cut(by.path, texts.MaxShown)
+	if m.pod.placeOf(by, dir) == above {
+		return fmt.Sprintf("the read-only volume %q is mounted at %s, above the path of %s, so it %s", volume, path, what, so)
+	}
+	return fmt.Sprintf("volume %q is mounted at %s, where %s would be, so it %s", volume, path, what, so)
+}
+
 // LacksMount is the guard's rule: it reports whether a container that is not left out has
-// nothing mounted at the token mount path or below it, unless the pod leaves a provider
-// to a peer. Its error is a *reason.Error.
+// nothing mounted at the token mount path, or the pod's annotations leave out so much that no
+// container has, unless the pod leaves a provider to a peer. Its error is a *reason.Error.
 func (p *Pod) LacksMount(selection *annotations.Pod, mountPath string) (bool, error) {
 	if selection.LeftToPeer != "" {
 		return false, nil
@@ -61,11 +106,36 @@ func (p *Pod) LacksMount(selection *annotations.Pod, mountPath string) (bool, er
 	if err := p.readLists(nil); err != nil {
 		return false, err
 	}
-	return slices.ContainsFunc(p.containers, func(c container) bool {
-		return c.kind != ephemeralContainers && selection.Selects(string(c.name)) && !slices.ContainsFunc(c.mounts, func(m mount) bool {
-			return !m.device && annotations.IsAtOrBelow(string(m.path), mountPath)
-		})
+	return p.leavesNothing(selection, mountPath) || slices.ContainsFunc(p.containers, func(c container) bool {
+		return c.kind != ephemeralContainers && selection.Selects(string(c.name)) && !p.hasMount(&c, mountPath)
 	}), nil
+}
+
+// leavesNothing reports whether the lists of the pod leave out so much that none of its
+// containers has anything mounted at the token mount path. What peers leave out is no mistake
+// of the pod.
+func (p *Pod) leavesNothing(selection *annotations.Pod, mountPath string) bool {
+	if len(selection.Containers)+len(selection.SkipContainers) == 0 || selection.LeftToPeer != "" {
+		return false
+	}
+	any := false
+	for i := range p.containers {
+		if c := &p.containers[i]; c.kind != ephemeralContainers {
+			any = true
+			if selection.Selects(string(c.name)) || p.hasMount(c, mountPath) {
+				return false
+			}
+		}
+	}
+	return any
+}
+
+// hasMount is what the guard asks about a container: whether something is mounted at the
+// token mount path or below it, or is in the way of that.
+func (p *Pod) hasMount(c *container, mountPath string) bool {
+	return slices.ContainsFunc(c.mounts, func(m mount) bool {
+		return !m.device && (annotations.IsAtOrBelow(string(m.path), mountPath) || p.placeOf(&m, normalizePath(mountPath, p.Windows)) == above)
+	})
 }
 
 // isPlain reports whether a path has no other spelling, apart from its case on

@@ -56,6 +56,8 @@ type Pod struct {
 
 	volumes jsonpatch.List
 	sources map[string][]source // of the volumes in Injection.volumeNames
+	// readOnly are the names of the volumes that the kubelet mounts read-only, sorted.
+	readOnly [][]byte
 	// vars and mounts are the memory behind the containers' own lists.
 	vars   []envVar
 	mounts []mount
@@ -77,8 +79,9 @@ const (
 	// elementBytes is for a variable, mount or volume, and for the previous memory of
 	// a list that grows.
 	elementBytes = 256
-	// containerBytes is for the longest addition to a container, and its base64.
-	containerBytes = 12 << 10
+	// containerBytes is for the longest addition to a container, and its base64: for the
+	// longest values of the three clouds, or usual values of more than ten providers.
+	containerBytes = 20 << 10
 	// maxAdditionBytes is the share of containerBytes without the base64.
 	maxAdditionBytes = containerBytes * 3 / 7
 	// copiesOfAnnotations is how often the values of annotations may be in memory: their

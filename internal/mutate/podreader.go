@@ -40,7 +40,7 @@ func (p *Pod) Read(s *jsonscan.Scanner, settings *annotations.Settings) (cost in
 	if s.Kind() != jsonscan.Object {
 		return 0, fmt.Errorf("pod: got %s, want object", s.Kind())
 	}
-	*p = Pod{containers: p.containers[:0], vars: p.vars, mounts: p.mounts, plans: p.plans, patch: p.patch}
+	*p = Pod{containers: p.containers[:0], readOnly: p.readOnly, vars: p.vars, mounts: p.mounts, plans: p.plans, patch: p.patch}
 	r := reader{Scanner: s, settings: settings, pod: p}
 	err = r.Object(r.podMember)
 	if p.ServiceAccountName == "" {
@@ -56,6 +56,7 @@ type reader struct {
 	pod      *Pod
 	names    []string // of the volumes to keep
 	elements int      // of lists, as far as they were read or skipped
+	seen     uint     // the bits of the members that are there, see once
 
 	annotationBytes int // of values
 }
@@ -89,7 +90,25 @@ func (r *reader) bytes(into *[]byte) (err error) {
 	return err
 }
 
+// once returns an error for the second member of one of these names. JSON allows it (RFC
+// 8259, section 4), but no API server sends it, and it would be read in addition to the first
+// one. bit is the first one of the names in r.seen.
+func (r *reader) once(key []byte, bit int, names ...string) error {
+	i := slices.Index(names, string(key))
+	if i < 0 {
+		return nil
+	}
+	if seen := uint(1) << (bit + i); r.seen&seen == 0 {
+		r.seen |= seen
+		return nil
+	}
+	return errors.New("is there twice, want one member of this name")
+}
+
 func (r *reader) podMember(key []byte) error {
+	if err := r.once(key, 0, "metadata", "spec"); err != nil {
+		return err
+	}
 	switch string(key) {
 	case "metadata":
 		r.pod.hasMetadata = r.Kind() == jsonscan.Object
@@ -101,6 +120,9 @@ func (r *reader) podMember(key []byte) error {
 }
 
 func (r *reader) metadata(key []byte) (err error) {
+	if err := r.once(key, 2, "annotations", "labels"); err != nil {
+		return err
+	}
 	switch string(key) {
 	case "name":
 		r.pod.name, err = r.StringUpTo(texts.MaxName)
@@ -148,6 +170,9 @@ func (r *reader) annotation(key []byte) error {
 }
 
 func (r *reader) specMember(key []byte) (err error) {
+	if err := r.once(key, 4, "os", "nodeSelector", string(initContainers), string(containers), string(ephemeralContainers)); err != nil {
+		return err
+	}
 	switch string(key) {
 	case "serviceAccountName":
 		return r.ReadCut(&r.pod.ServiceAccountName, texts.MaxName)
@@ -181,16 +206,21 @@ func IsWindows(os string, nodeSelector map[string]string) bool {
 	return os == windows || nodeSelector[osLabel] == windows || nodeSelector[betaOSLabel] == windows
 }
 
-// windows sets Pod.Windows if a member of one of these names is "windows".
+// windows sets Pod.Windows if a member of one of these names is "windows". Of two members of
+// the same name, the last one counts.
 func (r *reader) windows(members ...string) error {
-	return r.Object(func(key []byte) error {
-		if !slices.Contains(members, string(key)) {
+	var is [2]bool
+	err := r.Object(func(key []byte) error {
+		i := slices.Index(members, string(key))
+		if i < 0 {
 			return nil
 		}
 		value, err := r.String()
-		r.pod.Windows = r.pod.Windows || string(value) == windows
+		is[i] = string(value) == windows
 		return err
 	})
+	r.pod.Windows = r.pod.Windows || is[0] || is[1]
+	return err
 }
 
 func (r *reader) containers(k kind) error {
@@ -236,11 +266,12 @@ var errTooLarge = errors.New("the pod is larger than an API server stores")
 //
 // It keeps the volumes with one of the names.
 func (p *Pod) readLists(names []string) error {
-	p.vars, p.mounts, p.plans = p.vars[:0], p.mounts[:0], p.plans[:0]
+	p.readOnly, p.vars, p.mounts, p.plans = p.readOnly[:0], p.vars[:0], p.mounts[:0], p.plans[:0]
 	p.patch.Reset()
 	r := reader{Scanner: new(jsonscan.Scanner), pod: p, names: names, elements: len(p.containers)}
 	var err error
 	p.volumes, err = r.list("volumes", p.volumesText, r.volume)
+	slices.SortFunc(p.readOnly, bytes.Compare)
 	if p.tooManyContainers {
 		err = fmt.Errorf("%w: it has more than %d containers", errTooLarge, maxContainers)
 	}
@@ -293,19 +324,40 @@ func (r *reader) list(field string, text []byte, element func(index int) error) 
 	return jsonpatch.List{Present: true, Text: bytes.TrimSpace(text[1 : len(text)-1])}, nil
 }
 
-// volume keeps the volumes with one of the names. The name may come after
-// the source, so the source is read when the name is known.
+// ReadOnlyKinds lists the kinds of volumes that the kubelet mounts read-only: always, whatever
+// the mount says, and if the member readOnly of the source is true. (The kubelet asks
+// GetAttributes of a plugin in k8s.io/kubernetes/pkg/volume.) The reader takes this member of
+// a kind that is not listed for the same.
+func ReadOnlyKinds() (always, ifReadOnly []string) {
+	return alwaysReadOnly, []string{
+		"awsElasticBlockStore", "azureDisk", "azureFile", "cephfs", "cinder", "csi", "fc", "flexVolume", "gcePersistentDisk", "glusterfs",
+		"iscsi", "nfs", "persistentVolumeClaim", "portworxVolume", "quobyte", "rbd", "scaleIO", "storageos",
+	}
+}
+
+var alwaysReadOnly = []string{"secret", "configMap", "downwardAPI", "projected", "image"}
+
+// volume keeps the names of the read-only volumes, and the volumes with one of the names.
+// The name may come after the source, so the source is read when the name is known.
 func (r *reader) volume(int) error {
 	var name, projected []byte
+	readOnly := false
 	err := r.Object(func(key []byte) (err error) {
-		switch string(key) {
-		case "name":
+		isObject := r.Kind() == jsonscan.Object
+		readOnly = readOnly || isObject && slices.Contains(alwaysReadOnly, string(key))
+		switch {
+		case string(key) == "name":
 			return r.bytes(&name)
-		case "projected":
+		case string(key) == "projected":
 			projected, err = r.Raw()
+		case isObject && !readOnly:
+			err = r.member("readOnly", func() error { return r.isTrue(&readOnly) })
 		}
 		return err
 	})
+	if readOnly {
+		r.pod.readOnly = append(r.pod.readOnly, name)
+	}
 	if err != nil || !slices.Contains(r.names, string(name)) {
 		return err
 	}
@@ -317,6 +369,13 @@ func (r *reader) volume(int) error {
 		r.pod.sources = map[string][]source{}
 	}
 	r.pod.sources[string(name)] = sources
+	return err
+}
+
+// isTrue sets into if the value that comes next is true.
+func (r *reader) isTrue(into *bool) error {
+	text, err := r.Raw()
+	*into = *into || string(text) == "true"
 	return err
 }
 
@@ -403,9 +462,7 @@ func (r *reader) volumeMount(index int) error {
 			m.partial = m.partial || len(text) > 0
 			return err
 		case "readOnly":
-			text, err := r.Raw()
-			m.readOnly = string(text) == "true"
-			return err
+			return r.isTrue(&m.readOnly)
 		}
 		return nil
 	})

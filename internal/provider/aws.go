@@ -39,6 +39,9 @@ func aws() *annotations.Provider {
 		TokenPath:           "aws/token",
 		CopyVolume:          "aws-iam-token", // of amazon-eks-pod-identity-webhook
 		TokenAlone:          true,
+		// "role ARN is not set" (aws-sdk-go-v2/config/resolve_credentials.go), InvalidConfigError
+		// (botocore/credentials.py).
+		TokenAloneNeeds: "AWS_ROLE_ARN",
 		CredentialFile:      &annotations.CredentialFile{Annotation: "aws-config", Path: "aws/config", Content: awsConfig},
 		Profiles:            &annotations.Profiles{Parameter: "role-arn", Source: "source-profile", Selectors: []string{"AWS_PROFILE", "AWS_DEFAULT_PROFILE"}},
 		Variables: []annotations.Variable{

@@ -54,6 +54,8 @@ type Provider struct {
 	// Selectors are the variables by which a container selects a profile of File, and Profiles
 	// are the names of the profiles; empty without profiles.
 	Selectors, Profiles []string
+	// Needs is the variable without which a container gets none of Variables; empty for none.
+	Needs string
 }
 
 // Token is a projected ServiceAccount token.
@@ -109,6 +111,9 @@ func inject(i *annotations.Identity, subject *Subject) Provider {
 		Name:    d.Name,
 		Token:   Token{Audience: i.Audience, ExpirationSeconds: subject.TokenExpirationSeconds, Path: d.TokenPath},
 		Shadows: d.Shadows, Synonyms: d.Synonyms,
+	}
+	if i.TokenAlone {
+		p.Needs = d.TokenAloneNeeds
 	}
 	if file := i.CopyPath(); file != "" {
 		p.Copy = Copy{Volume: d.CopyVolume, MountPath: path.Dir(file), Path: path.Base(file), File: subject.Path(file)}

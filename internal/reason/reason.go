@@ -26,7 +26,8 @@ const (
 	// MirrorPod: the pod mirrors a static pod. The ServiceAccount admission plugin
 	// denies a mirror pod with a ServiceAccount token.
 	MirrorPod Reason = "mirror_pod"
-	// NoContainer: the pod has no container to inject into.
+	// NoContainer: the pod has no container to inject into. As a finding: the pod's
+	// annotations leave out all of its containers.
 	NoContainer Reason = "no_container"
 	// InvalidAnnotation: an annotation of the ServiceAccount, the namespace or the
 	// pod is malformed, unknown or without effect.
@@ -44,7 +45,7 @@ const (
 	// something else.
 	VolumeNameTaken Reason = "volume_name_taken"
 	// TooLarge: the pod has more containers, or would get more, than an API server
-	// stores.
+	// stores; or the identities of a ServiceAccount do not fit into a container.
 	TooLarge Reason = "too_large"
 	// ServiceAccountNotFound: the pod's ServiceAccount does not exist.
 	ServiceAccountNotFound Reason = "serviceaccount_not_found"
@@ -72,13 +73,17 @@ const (
 
 // Reasons of one container, in addition to the reason of the admission.
 const (
-	// MountPathTaken: something else is mounted at the token mount path.
+	// MountPathTaken: something else is mounted at the path of the token or of a copy, or
+	// is in the way of it.
 	MountPathTaken Reason = "mount_path_taken"
 	// EnvironmentTaken: the container points to credentials of its own.
 	EnvironmentTaken Reason = "environment_taken"
 	// EnvironmentShadowed: the container sets a variable that SDKs may prefer to
 	// the injected identity.
 	EnvironmentShadowed Reason = "environment_shadowed"
+	// EnvironmentIncomplete: the ServiceAccount asks for a token alone, and the container does
+	// not set the variable with the identity, without which SDKs fail.
+	EnvironmentIncomplete Reason = "environment_incomplete"
 	// PodNameUnusable: the name of the pod cannot be the value of a variable that the
 	// ServiceAccount asks for, so the variable has its default.
 	PodNameUnusable Reason = "pod_name_unusable"
@@ -100,7 +105,7 @@ func All() []Reason {
 		InvalidAnnotation, IdentityNotAllowed, ForeignInjection, InvalidMountPath, VolumeNameTaken, TooLarge,
 		ServiceAccountNotFound, LookupFailed, Overloaded, InvalidReview, InternalError,
 		Labeled, Mapped, Adopted, Valid,
-		MountPathTaken, EnvironmentTaken, EnvironmentShadowed, PodNameUnusable,
+		MountPathTaken, EnvironmentTaken, EnvironmentShadowed, EnvironmentIncomplete, PodNameUnusable,
 		ContainerNotSelected, ContainerNotFound, VolumeMissing,
 	}
 }

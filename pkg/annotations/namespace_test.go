@@ -61,7 +61,7 @@ func TestParseNamespace(t *testing.T) {
 		},
 		"a misspelled key is a mistake": {
 			annotations: map[string]string{"lanyard.dev/allowed-identity": "a"},
-			errs:        []string{`metadata.annotations[lanyard.dev/allowed-identity]: Forbidden: has value "a" and is not an annotation of a Namespace; known keys are lanyard.dev/allowed-identities`},
+			errs:        []string{`metadata.annotations[lanyard.dev/allowed-identity]: Forbidden: has value "a" and is not an annotation of a Namespace; the nearest key is lanyard.dev/allowed-identities; known keys are lanyard.dev/allowed-identities`},
 		},
 		"every mistake is reported, in the order of the keys": {
 			annotations: map[string]string{"lanyard.dev/b": "2", "lanyard.dev/a": "1", key: "x"},

@@ -74,8 +74,9 @@ func (p *parser) expiration(least int64) int64 {
 	return seconds
 }
 
-// denyUnknown reports keys under the prefix that are not known. Otherwise a typo would
-// pass silently, and the pod would run without its identity.
+// denyUnknown reports keys under the prefix that are not known, each with the nearest known
+// one, if it has one. Otherwise a typo would pass silently, and the pod would run without its
+// identity.
 func (p *parser) denyUnknown(unknown, known []string, hint string) {
 	for i, key := range unknown {
 		if i == maxShownKeys {
@@ -86,9 +87,25 @@ func (p *parser) denyUnknown(unknown, known []string, hint string) {
 		if slices.Contains(p.files(), key) {
 			detail = hint // a credential file is not repeated
 		}
+		if nearest := nearestKey(key, known); nearest != "" {
+			detail += "; the nearest key is " + nearest
+		}
 		if i == 0 {
 			detail += "; known keys are " + strings.Join(known, ", ")
 		}
 		p.errs = append(p.errs, field.Forbidden(at(key), detail))
 	}
+}
+
+// nearestKey returns the key that was probably meant, or "".
+func nearestKey(mistyped string, known []string) string {
+	names := make([]string, len(known))
+	for i, key := range known {
+		names[i] = strings.TrimPrefix(key, Prefix)
+	}
+	nearest := texts.Nearest(strings.TrimPrefix(mistyped, Prefix), names)
+	if nearest == "" {
+		return ""
+	}
+	return Prefix + nearest
 }

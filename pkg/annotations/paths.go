@@ -93,11 +93,41 @@ func ValidateTokenPathPrefix(value string) error {
 	return nil
 }
 
-// PathsOverlap reports whether two clean directories are the same, or one is below
-// the other. In containers, /var/run is usually a link to /run.
-func PathsOverlap(a, b string) bool {
-	a, b = withoutLink(a), withoutLink(b)
-	return IsAtOrBelow(a, b) || IsAtOrBelow(b, a)
+// PathsOverlap reports whether two clean directories are the same in a container, or one is
+// below the other.
+func PathsOverlap(a, b string) bool { return IsInside(a, b) || IsInside(b, a) }
+
+// IsInside reports whether a clean path is dir in a container, or below it. In containers,
+// /var/run is usually a link to /run.
+func IsInside(path, dir string) bool {
+	return IsAtOrBelow(path, dir) || IsAtOrBelow(withoutLink(path), withoutLink(dir))
+}
+
+// PathsAbove lists the clean directories above dir in a container, without the root.
+func PathsAbove(dir string) []string {
+	var above []string
+	for _, dir := range []string{dir, withoutLink(dir)} {
+		for dir = path.Dir(dir); dir != "/"; dir = path.Dir(dir) {
+			above = append(above, dir)
+			if IsAtOrBelow(dir, "/run") {
+				above = append(above, "/var"+dir)
+			}
+		}
+	}
+	slices.Sort(above)
+	return slices.Compact(above)
+}
+
+// OtherPath returns the other path of a clean directory below /run or /var/run in a
+// container; "" for another directory.
+func OtherPath(dir string) string {
+	switch {
+	case IsAtOrBelow(dir, "/run"):
+		return "/var" + dir
+	case IsAtOrBelow(dir, "/var/run"):
+		return withoutLink(dir)
+	}
+	return ""
 }
 
 func withoutLink(dir string) string {
@@ -107,7 +137,7 @@ func withoutLink(dir string) string {
 	return dir
 }
 
-// IsAtOrBelow reports whether a clean path is dir, or below it.
+// IsAtOrBelow reports whether the text of a clean path is that of dir, or below it.
 func IsAtOrBelow(path, dir string) bool {
 	rest, found := strings.CutPrefix(path, dir)
 	return found && (rest == "" || rest[0] == '/')

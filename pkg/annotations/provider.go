@@ -61,6 +61,10 @@ type Provider struct {
 	// identity, by the annotation "tokens". The variables without a value of an
 	// identity then make sense by themselves.
 	TokenAlone bool
+	// TokenAloneNeeds, if set, names the variable with the identity. SDKs fail if they find the
+	// provider's other variables without it. So a ServiceAccount that asks for the token alone
+	// gives them only to containers that set this one themselves.
+	TokenAloneNeeds string
 	// Derive, if set, adds the values that follow from others.
 	Derive func(Values)
 	// Trust is the text of a custom provider about its trust configuration: a template with

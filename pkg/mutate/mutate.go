@@ -14,6 +14,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -62,8 +63,8 @@ type Denial struct {
 func (d *Denial) Error() string { return d.Reason + ": " + d.Message }
 
 // Create decides about a new pod of the ServiceAccount. The namespace has the policy for
-// identities; nil stands for a namespace without annotations. The error is a *Denial,
-// unless the JSON is malformed or the pod has another ServiceAccount.
+// identities; nil, or a nil *corev1.Namespace, stands for a namespace without annotations.
+// The error is a *Denial, unless the JSON is malformed or the pod has another ServiceAccount.
 func (m *Mutator) Create(pod []byte, serviceAccount, namespace metav1.Object) (Result, error) {
 	mutator := injector.PodMutator{Config: injector.Config{
 		Settings:        m.settings,
@@ -85,7 +86,7 @@ func (m *Mutator) Create(pod []byte, serviceAccount, namespace metav1.Object) (R
 // only returns a store with the annotations and the label of one object.
 func (m *Mutator) only(object metav1.Object, label string, maxBytes int) store {
 	var meta metav1.PartialObjectMetadata
-	if object != nil {
+	if value := reflect.ValueOf(object); value.IsValid() && !(value.Kind() == reflect.Pointer && value.IsNil()) {
 		meta.Annotations, meta.Labels = object.GetAnnotations(), object.GetLabels()
 	}
 	return store(metadatacache.ObjectOf(&meta, annotations.Prefix, label, maxBytes))

@@ -49,3 +49,34 @@ func TestCreateReturnsAnErrorForAPodThatMustNotBeCreated(t *testing.T) {
 		})
 	}
 }
+
+// A caller that found no Namespace has a nil pointer, which is not a nil interface.
+func TestANamespaceMayBeNil(t *testing.T) {
+	t.Parallel()
+	mutator, err := mutate.New(nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	serviceAccount := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "app", Annotations: map[string]string{annotations.Audience: "vault"}}}
+	var none *corev1.Namespace
+	for name, namespace := range map[string]metav1.Object{"no object": nil, "no namespace": none, "a namespace": &corev1.Namespace{}} {
+		result, err := mutator.Create([]byte(`{"spec":{"serviceAccountName":"app","containers":[{"name":"main"}]}}`), serviceAccount, namespace)
+		if err != nil || result.Reason != "injected" {
+			t.Errorf("%s: got %s and error %v, want injected", name, result.Reason, err)
+		}
+	}
+}
+
+func TestAPodWithTwoListsOfContainersIsNotRead(t *testing.T) {
+	t.Parallel()
+	mutator, err := mutate.New(nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	serviceAccount := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "app", Annotations: map[string]string{annotations.Audience: "vault"}}}
+	const pod = `{"spec":{"serviceAccountName":"app","containers":[{"name":"a"},{"name":"b"}],"containers":[{"name":"c"}]}}`
+	result, err := mutator.Create([]byte(pod), serviceAccount, nil)
+	if err == nil || !strings.Contains(err.Error(), "containers: is there twice") {
+		t.Errorf("got patch %s and error %v, want an error about containers", result.Patch, err)
+	}
+}

@@ -20,7 +20,7 @@ import (
 // Lanyard had set that variable or label.
 var ambiguous = []string{
 	"container-with-a-role-of-its-own", "profiles-and-a-role-of-the-container", "eks-skip-list-of-the-pod-has-no-effect",
-	"tokens-for-external-secrets", "after-azure-1.5", "after-azure-1.6",
+	"tokens-for-external-secrets", "tokens-of-aws-in-each-container", "tokens-of-azure-do-not-need-a-client", "after-azure-1.5", "after-azure-1.6",
 	"label-of-an-injected-pod-in-a-template",
 }
 

@@ -4,8 +4,10 @@
 package injector
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -13,7 +15,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/lanyard-dev/lanyard/internal/jsonscan"
+	"github.com/lanyard-dev/lanyard/internal/mutate"
 	"github.com/lanyard-dev/lanyard/internal/peer"
+	"github.com/lanyard-dev/lanyard/internal/provider"
 	"github.com/lanyard-dev/lanyard/internal/reason"
 	"github.com/lanyard-dev/lanyard/internal/webhook/admission"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
@@ -79,5 +83,27 @@ func (v *ServiceAccountValidator) check(ctx context.Context, namespace string, o
 	if err != nil || identity == nil {
 		return nil, err
 	}
+	if err := v.checkSize(namespace, object.name, identity); err != nil {
+		return nil, err
+	}
 	return identity.Doubts(), v.checkPolicy(ctx, namespace, object.name, identity)
+}
+
+// longestGenerated is as long as the longest name that the API server generates. It does so
+// after admission.
+var longestGenerated = strings.Repeat("x", 63)
+
+// checkSize checks that the identities fit into a container: otherwise all pods of the
+// ServiceAccount would be denied.
+func (v *ServiceAccountValidator) checkSize(namespace, name string, identity *annotations.ServiceAccount) error {
+	for _, windows := range []bool{false, true} {
+		injection := provider.NewInjection(identity.Identities, &provider.Subject{
+			Namespace: namespace, ServiceAccount: cmp.Or(name, longestGenerated), MountPath: v.TokenMountPath,
+			TokenExpirationSeconds: annotations.MaxTokenExpirationSeconds, Windows: windows,
+		})
+		if err := mutate.NewInjection(injection).CheckSize(); err != nil {
+			return &reason.Error{Reason: reason.TooLarge, Err: fmt.Errorf("serviceaccount %q: %w", namespace+"/"+name, err)}
+		}
+	}
+	return nil
 }
