@@ -22,13 +22,13 @@ providers:
   minTokenExpirationSeconds: 7200
   parameters:
   - {name: role, required: true, pattern: 'role/[a-z]+', example: role/loki}
-  - {name: tenant, required: true, default: '{namespace}/{serviceaccount}'}
-  - {name: region, default: eu}
+  - {name: tenant, required: true, pattern: '[a-z-]+/[a-z-]+', example: a/b, default: '{namespace}/{serviceaccount}'}
+  - {name: region, pattern: '[a-z]+', example: eu, default: eu}
   - {name: zone}
   environment:
   - {name: CLOUD_ROLE, value: '{role}'}
   - {name: CLOUD_TENANT, value: '{tenant}'}
-  - {name: CLOUD_REGION, value: '{region}-{zone}'}
+  - {name: CLOUD_REGION, value: '{region}/{zone}'}
   - {name: CLOUD_TOKEN_FILE, value: '{token-file}', credential: true}
 - name: cloud-b
   audience: b.example.com
