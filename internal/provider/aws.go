@@ -42,8 +42,8 @@ func aws() *annotations.Provider {
 		// "role ARN is not set" (aws-sdk-go-v2/config/resolve_credentials.go), InvalidConfigError
 		// (botocore/credentials.py).
 		TokenAloneNeeds: "AWS_ROLE_ARN",
-		CredentialFile:      &annotations.CredentialFile{Annotation: "aws-config", Path: "aws/config", Content: awsConfig},
-		Profiles:            &annotations.Profiles{Parameter: "role-arn", Source: "source-profile", Selectors: []string{"AWS_PROFILE", "AWS_DEFAULT_PROFILE"}},
+		CredentialFile:  &annotations.CredentialFile{Annotation: "aws-config", Path: "aws/config", Content: awsConfig},
+		Profiles:        &annotations.Profiles{Parameter: "role-arn", Source: "source-profile", Selectors: []string{"AWS_PROFILE", "AWS_DEFAULT_PROFILE"}},
 		Variables: []annotations.Variable{
 			// Go, Java and Python prefer these to the profile of AWS_PROFILE.
 			{Name: "AWS_ROLE_ARN", Value: "{role-arn}", Direct: true},
