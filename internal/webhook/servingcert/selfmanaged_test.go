@@ -4,6 +4,7 @@
 package servingcert
 
 import (
+	"bytes"
 	"context"
 	"crypto/x509"
 	"encoding/base64"
@@ -365,8 +366,12 @@ func TestANewCAIsUsedAfterTheTrustDelay(t *testing.T) {
 		i.replicas[0].client.forbid()
 		i.pass(time.Minute)
 		bundles := i.bundles()["validatingwebhookconfigurations pods.lanyard.dev"]
+		trusted := len(bundles) - 1
+		for trusted > 0 && bytes.Equal(bundles[trusted-1].value, bundles[trusted].value) {
+			trusted-- // a replica whose watch is behind writes the same again
+		}
 		served := i.replicas[0].certificates()
-		if got := served[len(served)-1].from.Sub(bundles[len(bundles)-1].from); len(served) != 2 || got != trustDelay {
+		if got := served[len(served)-1].from.Sub(bundles[trusted].from); len(served) != 2 || got != trustDelay {
 			t.Errorf("serves certificate %d after %s, want the second after %s", len(served), got, trustDelay)
 		}
 	})
