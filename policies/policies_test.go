@@ -121,7 +121,7 @@ func TestGenerateDenies(t *testing.T) {
 }
 
 // maxCELLines limits the expressions of the templates: who reviews the policies must read them.
-const maxCELLines = 200
+const maxCELLines = 220
 
 // The templates have few lines of CEL. Lines that only have YAML, or only say which part is
 // there for which provider, do not count.

@@ -159,17 +159,74 @@ object.metadata.?labels[?'lanyard.dev/inject'].orValue('') != 'false'
 {{- end }}
 {{- end -}}
 
-{{- /* True in CEL for a pod with a container that is not left out and has no token mount. */ -}}
-{{- define "lanyard.celLacksMount" -}}
+{{- /*
+The paths above the token mount path, as a list in CEL. In a container, /var/run is usually a
+link to /run. A test compares the list with annotations.PathsAbove.
+*/ -}}
+{{- define "lanyard.celPathsAbove" -}}
 {{- $path := include "lanyard.tokenMountPath" . -}}
+{{- $above := list -}}
+{{- range uniq (list $path (regexReplaceAll "^/var/run/" $path "/run/") (regexReplaceAll "^/run/" $path "/var/run/")) -}}
+{{- $path := . -}}
+{{- $parts := splitList "/" . -}}
+{{- range $i := untilStep 2 (len $parts) 1 -}}
+{{- $dir := join "/" (slice $parts 0 $i) -}}
+{{- if not (and (eq $dir "/var") (hasPrefix "/run/" (include "lanyard.tokenMountPath" $))) -}}
+{{- $above = concat $above (list $dir (print $dir "/")) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{ uniq $above | sortAlpha | include "lanyard.celList" }}
+{{- end -}}
+
+{{- /*
+True in CEL for a container c with something mounted at the token mount path or below it, or
+with a read-only volume above it, below which the webhook mounts nothing. A test compares the
+kinds of volumes with mutate.ReadOnlyKinds.
+*/ -}}
+{{- define "lanyard.celHasMount" -}}
+{{- $path := include "lanyard.tokenMountPath" . -}}
+c.?volumeMounts.orValue([]).exists(m,
+  m.mountPath == '{{ $path }}' ||
+  m.mountPath.startsWith('{{ $path }}/') ||
+  m.mountPath in {{ include "lanyard.celPathsAbove" . }} &&
+  (m.?readOnly.orValue(false) || object.spec.?volumes.orValue([]).exists(v, v.name == m.name && (
+    {{ include "lanyard.celList" (list "secret" "configMap" "downwardAPI" "projected" "image") }}.exists(kind, v[?kind].hasValue()) ||
+    {{ include "lanyard.celList" (list "awsElasticBlockStore" "azureDisk" "azureFile" "cephfs" "cinder" "csi" "fc" "flexVolume" "gcePersistentDisk" "glusterfs"
+      "iscsi" "nfs" "persistentVolumeClaim" "portworxVolume" "quobyte" "rbd" "scaleIO" "storageos") }}.exists(kind, v[?kind].?readOnly.orValue(false))))))
+{{- end -}}
+
+{{- /* True in CEL for a container c that neither the pod nor a peer leaves out. */ -}}
+{{- define "lanyard.celSelected" -}}
+('lanyard.dev/containers' in object.metadata.?annotations.orValue({}) ?
+  c.name in object.metadata.annotations['lanyard.dev/containers'].split(',').map(name, name.trim()) :
+  !(c.name in object.metadata.?annotations[?'lanyard.dev/skip-containers'].orValue('')
+    .split(',').map(name, name.trim()){{ include "lanyard.replacedContainers" . }}))
+{{- end -}}
+
+{{- /*
+True in CEL for a pod with a container that is not left out and has no token mount, or whose
+annotations leave out so much that no container has.
+*/ -}}
+{{- define "lanyard.celLacksMount" -}}
+[object.spec.containers + object.spec.?initContainers.orValue([])].exists(all,
+  [all.filter(c, !{{ include "lanyard.celHasMount" . | nindent 4 | trim }})].exists(without,
+    without.exists(c, {{ include "lanyard.celSelected" . | nindent 4 | trim }}) ||
+    without.size() == all.size() &&
+    ['lanyard.dev/containers', 'lanyard.dev/skip-containers'].exists(key, key in object.metadata.?annotations.orValue({}))))
+{{- end -}}
+
+{{- /* True in CEL for a pod with a container that is not left out. */ -}}
+{{- define "lanyard.celSelectsAny" -}}
 (object.spec.containers + object.spec.?initContainers.orValue([])).exists(c,
-  !c.?volumeMounts.orValue([]).exists(m,
-    m.mountPath == '{{ $path }}' ||
-    m.mountPath.startsWith('{{ $path }}/')) &&
-  ('lanyard.dev/containers' in object.metadata.?annotations.orValue({}) ?
-    c.name in object.metadata.annotations['lanyard.dev/containers'].split(',').map(name, name.trim()) :
-    !(c.name in object.metadata.?annotations[?'lanyard.dev/skip-containers'].orValue('')
-      .split(',').map(name, name.trim()){{ include "lanyard.replacedContainers" . }})))
+  {{ include "lanyard.celSelected" . | nindent 2 | trim }})
+{{- end -}}
+
+{{- /* The words in CEL about a pod whose annotations leave out all of its containers. */ -}}
+{{- define "lanyard.celNothingLeft" -}}
+'the annotations of the pod (lanyard.dev/containers, lanyard.dev/skip-containers) leave out all of its containers: ' +
+[(object.spec.?initContainers.orValue([]) + object.spec.containers).map(c, c.name).join(', ')].map(names,
+  names.size() > 1000 ? names.substring(0, 1000) + '...' : names)[0] + '. Correct the names. '
 {{- end -}}
 
 {{- /*
