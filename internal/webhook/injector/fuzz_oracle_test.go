@@ -6,6 +6,7 @@ package injector_test
 import (
 	"math/rand/v2"
 	"net/http"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -68,7 +69,7 @@ func addToContainer(container map[string]any, injection *provider.Injection, vol
 				return other.Name == v.Name || v.Group != "" && other.Group == v.Group
 			}
 			selects := slices.ContainsFunc(p.Selectors, func(name string) bool { return selects(env, name) }) && !sets("AWS_CONFIG_FILE")
-			if v.Direct && selects || v.Profiles && !selects && (sets("AWS_ROLE_ARN") || sets("AWS_ROLE_SESSION_NAME")) {
+			if v.Direct && selects || v.Profiles && !selects && slices.ContainsFunc(p.Variables, func(v annotations.Variable) bool { return v.Direct && differs(env, plainVariable(v, name)) }) {
 				continue
 			}
 			if !slices.ContainsFunc(p.Variables, func(other annotations.Variable) bool { return together(other) && sets(other.Name) }) && !slices.ContainsFunc(p.Synonyms[v.Group], sets) {
@@ -89,6 +90,16 @@ func plainVariable(v annotations.Variable, pod any) map[string]any {
 		return map[string]any{"name": v.Name, "valueFrom": map[string]any{"fieldRef": map[string]any{"apiVersion": "v1", "fieldPath": "metadata.name"}}}
 	}
 	return map[string]any{"name": v.Name, "value": v.Value}
+}
+
+// differs reports whether the last variable of the name has another value.
+func differs(env []any, want map[string]any) bool {
+	for _, v := range slices.Backward(env) {
+		if v := v.(map[string]any); v["name"] == want["name"] {
+			return !reflect.DeepEqual(v["value"], want["value"]) || !reflect.DeepEqual(v["valueFrom"], want["valueFrom"])
+		}
+	}
+	return false
 }
 
 // selects reports whether the last variable of this name is not empty.

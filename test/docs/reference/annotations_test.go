@@ -42,6 +42,7 @@ var (
 		"aws-token-path":           {pathOfCopy},
 		"azure-token-path":         {pathOfCopy},
 		"gcp-token-path":           {pathOfCopy},
+		"token-path":               {pathOfCopy},
 		"tokens":                   {{"`aws`, `azure`, or both", "The pods get tokens, but no role and no client ID: for programs that bring their own."}},
 		"token-expiration-seconds": {{"600 to 86400", "The lifetime of the tokens. At least 3600 for Azure."}},
 	}
@@ -68,7 +69,7 @@ var (
 
 	// Keys with the same meaning share a row.
 	audienceOfProvider = meaning{"string", "The audience of this cloud's token. Overrides `lanyard.dev/audience`."}
-	pathOfCopy         = meaning{"absolute path of a file", "One more copy of the token. Its directory becomes a volume, and must be below `/var/run/secrets/`, `/run/secrets/`, or another of `--token-path-prefixes`."}
+	pathOfCopy         = meaning{"absolute path of a file", "One more copy of the token; `token-path` of the plain token. Its directory becomes a volume, and must be below `/var/run/secrets/`, `/run/secrets/`, or another of `--token-path-prefixes`."}
 )
 
 // keyTable is a table of the given keys. Keys with the same single meaning have one row,

@@ -42,13 +42,13 @@ var ofObjects = map[string]explanation{
 
 var ofContainers = map[string]explanation{
 	string(reason.EnvironmentIncomplete): {"yes", "The ServiceAccount asks for a token alone (`lanyard.dev/tokens: aws`), and the container does not set the variable with the identity, `AWS_ROLE_ARN`. It gets the token in its volume, but no variables: SDKs fail with the token's variable alone.", "Set the variable, unless the program reads the token by itself."},
-	string(reason.PodNameUnusable):      {"yes", "The name of the pod has one character, or more than 64, and cannot be the AWS session name. The session has the default name.", "Use a shorter name."},
-	string(reason.ContainerNotSelected): {"no", "`lanyard.dev/containers` or `lanyard.dev/skip-containers` leaves it out, or an [adopted](../migrate/adoption.md#both-webhooks-at-once) webhook writes it.", ""},
-	string(reason.ContainerNotFound):    {"yes", "One of these annotations names a container that the pod does not have. The message has the nearest name.", "Correct it, unless another webhook adds that container."},
-	string(reason.EnvironmentTaken):     {"yes", "The container has a token or credentials file of its own, such as `AWS_WEB_IDENTITY_TOKEN_FILE`. It gets none of that provider's variables.", "Remove the variable to use the injected identity."},
-	string(reason.EnvironmentShadowed):  {"yes", "SDKs may prefer a variable of the container, such as `AWS_ACCESS_KEY_ID`, to the injected identity.", "Remove the variable."},
-	string(reason.MountPathTaken):       {"yes", "Something else is mounted at or below the path of the token or its copy, or a read-only volume, such as a Secret, above it. The container gets no identity, or no copy.", "Mount it elsewhere."},
-	string(reason.VolumeMissing):        {"yes", "An ephemeral container was added to a pod without the current identity of its ServiceAccount.", "Re-create the pod."},
+	string(reason.PodNameUnusable):       {"yes", "The name of the pod has one character, or more than 64, and cannot be the AWS session name. The session has the default name.", "Use a shorter name."},
+	string(reason.ContainerNotSelected):  {"no", "`lanyard.dev/containers` or `lanyard.dev/skip-containers` leaves it out, or an [adopted](../migrate/adoption.md#both-webhooks-at-once) webhook writes it.", ""},
+	string(reason.ContainerNotFound):     {"yes", "One of these annotations names a container that the pod does not have. The message has the nearest name.", "Correct it, unless another webhook adds that container."},
+	string(reason.EnvironmentTaken):      {"yes", "The container has a token or credentials file of its own, such as `AWS_WEB_IDENTITY_TOKEN_FILE`. It gets none of that provider's variables.", "Remove the variable to use the injected identity."},
+	string(reason.EnvironmentShadowed):   {"yes", "SDKs may prefer a variable of the container, such as `AWS_ACCESS_KEY_ID`, to the injected identity.", "Remove the variable."},
+	string(reason.MountPathTaken):        {"yes", "Something else is mounted at or below the path of the token or its copy, or a read-only volume, such as a Secret, above it. The container gets no identity, or no copy.", "Mount it elsewhere."},
+	string(reason.VolumeMissing):         {"yes", "An ephemeral container was added to a pod without the current identity of its ServiceAccount.", "Re-create the pod."},
 }
 
 func objectReasons() (string, error) {

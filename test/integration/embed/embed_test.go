@@ -50,7 +50,7 @@ const (
   audience: example.com
   parameters:
   - {name: role, required: true, pattern: 'role/.+', example: role/loki}
-  - {name: region, default: eu}
+  - {name: region, pattern: '[a-z]+', example: eu, default: eu}
   environment:
   - {name: EXAMPLE_ROLE, value: '{role}/{region}'}
   - {name: EXAMPLE_TOKEN_FILE, value: '{token-file}', credential: true}
