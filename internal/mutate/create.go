@@ -69,8 +69,8 @@ func Create(pod *Pod, selection *annotations.Pod, injection *Injection) (Result,
 		}
 	}
 	if len(pod.plans) == 0 {
-		if pod.leavesNothing(selection, injection.mountPath) {
-			m.addFinding(reason.NoContainer, nil, nothingLeft)
+		if !selection.Insists && pod.leavesNothing(selection, injection.mountPath) {
+			m.findings = slices.Insert(m.findings, 0, Finding{Reason: reason.NoContainer, Detail: nothingLeft})
 		}
 		return m.result(), nil
 	}

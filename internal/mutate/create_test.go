@@ -161,10 +161,10 @@ func TestThePodsAnnotationsSelectContainers(t *testing.T) {
 		"they select none in particular": {annotations.Pod{}, []string{"i", "a", "b"}, reason.Injected, nil},
 		"they name one":                  {annotations.Pod{Containers: []string{"a"}}, []string{"a"}, reason.Injected, []string{`container_not_selected: container "i"`, `container_not_selected: container "b"`}},
 		"they skip one":                  {annotations.Pod{SkipContainers: []string{"i"}}, []string{"a", "b"}, reason.Injected, []string{`container_not_selected: container "i"`}},
-		"they skip all":                  {annotations.Pod{SkipContainers: []string{"a", "b", "i"}}, nil, reason.ContainerNotSelected, []string{"container_not_selected", "container_not_selected", "container_not_selected", "no_container"}},
+		"they skip all":                  {annotations.Pod{SkipContainers: []string{"a", "b", "i"}}, nil, reason.NoContainer, []string{"no_container", "container_not_selected", "container_not_selected", "container_not_selected"}},
 		"they name an unknown one, too":  {annotations.Pod{Containers: []string{"b", "c"}}, []string{"b"}, reason.Injected, []string{`container_not_found: container "c"`, "container_not_selected", "container_not_selected"}},
 		"they skip an unknown one":       {annotations.Pod{SkipContainers: []string{"c"}}, []string{"i", "a", "b"}, reason.Injected, []string{`container_not_found: container "c"`}},
-		"they name only an unknown one":  {annotations.Pod{Containers: []string{"c"}}, nil, reason.ContainerNotFound, []string{"container_not_found", "container_not_selected", "container_not_selected", "container_not_selected", "no_container"}},
+		"they name only an unknown one":  {annotations.Pod{Containers: []string{"c"}}, nil, reason.NoContainer, []string{"no_container", "container_not_found", "container_not_selected", "container_not_selected", "container_not_selected"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -29,6 +29,7 @@ func TestAPodThatLeavesNothingIsWarnedOfTheGuard(t *testing.T) {
 	}{
 		"all are skipped":                     {pod, annotations.Pod{SkipContainers: []string{"main", "side"}}, true},
 		"none is named":                       {pod, annotations.Pod{Containers: []string{"man"}}, true},
+		"the pod insists":                     {pod, annotations.Pod{SkipContainers: []string{"main", "side"}, Insists: true}, false}, // the webhook denies it
 		"one is left":                         {pod, annotations.Pod{SkipContainers: []string{"main"}}, false},
 		"a container that is left out has it": {mounted, annotations.Pod{SkipContainers: []string{"main", "side"}}, false},
 		"a peer writes them":                  {pod, annotations.Pod{PeerContainers: []string{"main", "side"}}, false},
@@ -50,6 +51,9 @@ func TestAPodThatLeavesNothingIsWarnedOfTheGuard(t *testing.T) {
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s: findings (-want +got):\n%s", name, diff)
+		}
+		if test.want && (result.Reason != reason.NoContainer || result.Findings[0].Reason != reason.NoContainer) {
+			t.Errorf("%s: got %s and findings %v, want %s first: of many findings, some are not shown", name, result.Reason, result.Findings, reason.NoContainer)
 		}
 	}
 }

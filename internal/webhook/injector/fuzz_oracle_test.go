@@ -36,7 +36,8 @@ func plainly(pod map[string]any, injection *provider.Injection) {
 	for _, kind := range []string{"initContainers", "containers"} {
 		containers, _ := spec[kind].([]any)
 		for _, container := range containers {
-			given = addToContainer(container.(map[string]any), injection, name, pod["metadata"].(map[string]any)["name"]) || given
+			c := container.(map[string]any)
+			given = !isBelowReadOnly(c, volumes, injection.MountPath) && addToContainer(c, injection, name, pod["metadata"].(map[string]any)["name"]) || given
 		}
 	}
 	if !given {
@@ -44,6 +45,22 @@ func plainly(pod map[string]any, injection *provider.Injection) {
 	}
 	spec["volumes"] = append(volumes, plainVolume(injection, name))
 	addMarks(pod["metadata"].(map[string]any), injection)
+}
+
+// isBelowReadOnly reports whether a read-only mount of the container is above the path.
+func isBelowReadOnly(container map[string]any, volumes []any, path string) bool {
+	mounts, _ := container["volumeMounts"].([]any)
+	return slices.ContainsFunc(mounts, func(mount any) bool {
+		m := mount.(map[string]any)
+		if !slices.Contains(randpod.AbovePaths, m["mountPath"].(string)) {
+			return false
+		}
+		return m["readOnly"] == true || slices.ContainsFunc(volumes, func(volume any) bool {
+			v := volume.(map[string]any)
+			csi, _ := v["csi"].(map[string]any)
+			return v["name"] == m["name"] && (v["secret"] != nil || v["configMap"] != nil || v["projected"] != nil || csi["readOnly"] == true)
+		})
+	})
 }
 
 // addToContainer reports whether the container takes part.
@@ -63,6 +80,9 @@ func addToContainer(container map[string]any, injection *provider.Injection, vol
 	for _, p := range injection.Providers {
 		if slices.ContainsFunc(p.Variables, func(v annotations.Variable) bool { return v.Credential && sets(v.Name) }) {
 			continue // the values of randpod never are Lanyard's
+		}
+		if p.Needs != "" && !selects(env, p.Needs) {
+			continue
 		}
 		for _, v := range p.Variables {
 			together := func(other annotations.Variable) bool {
@@ -155,7 +175,7 @@ func addMarks(metadata map[string]any, injection *provider.Injection) {
 func FuzzDifferential(f *testing.F) {
 	var handlers [256]http.Handler
 	for seed := range uint64(500) {
-		f.Add(seed, uint8(seed%64))
+		f.Add(seed, uint8(seed%128))
 	}
 	f.Fuzz(func(t *testing.T, seed uint64, bits uint8) {
 		pod := marshal(t, randpod.New(rand.New(rand.NewPCG(seed, uint64(bits)))))
