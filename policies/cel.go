@@ -66,12 +66,12 @@ const PodNameFits = `value == '' || value.size() >= 2 && value.size() <= 64`
 // Checks returns the expression for the words about a value that is not valid; they are empty
 // for a valid value. "value" is the value.
 func Checks(p *annotations.Parameter) string {
-	text := fmt.Sprintf("bytes(value).size() > %[1]d ? 'must have at most %[1]d bytes' : ", p.MaxBytes)
+	cases := []string{fmt.Sprintf("bytes(value).size() > %[1]d ? 'must have at most %[1]d bytes'", p.MaxBytes)}
 	for i := range p.Grammar.Checks {
 		check := &p.Grammar.Checks[i]
-		text += "!(" + accepts(check, withoutPrefix(p.Grammar.Prefixes)) + ") ? " + texts.QuoteCEL(check.Want) + " : "
+		cases = append(cases, "!("+accepts(check, withoutPrefix(p.Grammar.Prefixes))+") ? "+texts.QuoteCEL(check.Want))
 	}
-	return text + "''"
+	return strings.Join(append(cases, "''"), " : ")
 }
 
 // accepts returns the expression for a check of a value.
@@ -96,11 +96,11 @@ func withoutPrefix(prefixes []string) string {
 	if len(prefixes) == 0 {
 		return "value"
 	}
-	text := ""
+	var cases []string
 	for _, prefix := range prefixes {
-		text += fmt.Sprintf("value.startsWith(%s) ? value.substring(%d) : ", texts.QuoteCEL(prefix), len(prefix))
+		cases = append(cases, fmt.Sprintf("value.startsWith(%s) ? value.substring(%d)", texts.QuoteCEL(prefix), len(prefix)))
 	}
-	return "(" + text + "value)"
+	return "(" + strings.Join(append(cases, "value"), " : ") + ")"
 }
 
 // Canonical returns the expression for the canonical spelling of a valid value, or "" if that

@@ -280,7 +280,7 @@ func withNames(template string) string {
 	return strings.ReplaceAll(expression, annotations.ServiceAccountVariable, "' + variables.account + '")
 }
 
-// filler returns a function that fills the values into an expression of a definition.
+// filler returns a function that fills the values into an expression of a provider.
 func filler(values map[string]string) func(string) string {
 	return func(expression string) string {
 		return placeholder.ReplaceAllStringFunc(strings.ReplaceAll(expression, "\n", ""), func(name string) string {

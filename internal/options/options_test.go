@@ -102,7 +102,7 @@ func values(fs *pflag.FlagSet) map[string]string {
 	return values
 }
 
-// The flags of the providers follow from their definitions.
+// The flags of the providers follow from their parameters.
 func TestEveryProviderHasItsFlags(t *testing.T) {
 	t.Parallel()
 	fs := flagSet(options.New())

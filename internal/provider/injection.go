@@ -143,7 +143,7 @@ func inject(i *annotations.Identity, subject *Subject) Provider {
 	return p
 }
 
-// values are the values of the subject, for the templates of the definition.
+// values are the values of the subject, for the templates of the provider.
 func (s *Subject) values(d *annotations.Provider) annotations.Values {
 	return annotations.Values{"namespace": s.Namespace, "serviceaccount": s.ServiceAccount, "token-file": s.inVolume(d.TokenPath)}
 }

@@ -23,7 +23,7 @@ type Parameter struct {
 	parse    func(string) (string, error)
 }
 
-// Parameters returns the parameters with a flag. They follow from the definitions.
+// Parameters returns the parameters with a flag. They follow from the providers.
 func Parameters(providers []*annotations.Provider) []Parameter {
 	var parameters []Parameter
 	for _, d := range providers {

@@ -125,13 +125,13 @@ func TestMaxServiceAccountBytesIsEnoughForEveryValidServiceAccount(t *testing.T)
 		t.Errorf("got %d bytes, want at least the %d of a valid ServiceAccount", limit, size)
 	}
 	if most > limit {
-		t.Errorf("got %d bytes, want at least the %d of all keys and the longest values of the definitions", limit, most)
+		t.Errorf("got %d bytes, want at least the %d of all keys and the longest values of the providers", limit, most)
 	}
 }
 
 // longestServiceAccount returns annotations with every key, each with a valid
 // value as long as the grammar allows, and the size if each value had as many
-// bytes as the definitions allow.
+// bytes as the providers allow.
 func longestServiceAccount(t *testing.T, s *annotations.Settings) (longest map[string]string, most int) {
 	t.Helper()
 	values := map[string]string{

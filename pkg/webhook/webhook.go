@@ -103,7 +103,7 @@ func AddToManager(mgr manager.Manager, o Options) error {
 	if err != nil {
 		return err
 	}
-	namespaces, err := newReader(mgr.GetCache(), "Namespace", injector.NamespaceCacheOptions(client, s.Settings))
+	namespaces, err := newReader(mgr.GetCache(), "Namespace", injector.NamespaceCacheOptions(client))
 	if err != nil {
 		return err
 	}

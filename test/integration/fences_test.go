@@ -33,11 +33,11 @@ const marksDenied = "ValidatingAdmissionPolicy 'lanyard-guard-marks' with bindin
 
 // marks are the annotations that Lanyard writes on a pod.
 var marks = func() []string {
-	keys, err := annotations.NewSettings(provider.Builtin())
+	s, err := annotations.NewSettings(provider.Builtin())
 	if err != nil {
 		panic(err)
 	}
-	return keys.Marks()
+	return s.Marks()
 }()
 
 // stolen are Google credentials that send the token to somebody else.

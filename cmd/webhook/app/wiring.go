@@ -136,7 +136,7 @@ func (p *program) addCaches(config *rest.Config, keys *annotations.Settings) err
 	if p.serviceAccounts, err = metadatacache.New(opts); err != nil {
 		return err
 	}
-	opts = injector.NamespaceCacheOptions(client, keys)
+	opts = injector.NamespaceCacheOptions(client)
 	opts.MaxTotalBytes = cacheBytes() / 4 // namespaces are few
 	opts.Logger = p.log.WithName("namespaces")
 	p.namespaces, err = metadatacache.New(opts)

@@ -139,7 +139,7 @@ func (a *Asker) Ask(ctx context.Context, namespace, serviceAccount *metav1.Objec
 	}
 	answer := Answer{Answer: a.probe.Create(ctx, namespace.Name, pod)}
 	if err := answer.Err; err != nil {
-		answer.Pod, answer.Err, answer.Denial = nil, nil, denial(a.settings.Settings, err, errRight == nil)
+		answer.Pod, answer.Err, answer.Denial = nil, nil, denial(err, errRight == nil)
 		if answer.Denial == nil {
 			answer.Err = errors.Join(err, errRight)
 		}
@@ -267,7 +267,7 @@ var noDenials = []int32{
 // denial returns the denial of a pod, or nil for another error. authorized reports whether
 // the user is known to have the right to create pods: the API server returns 403 for a
 // missing right and for a denial of the pod.
-func denial(s *annotations.Settings, err error, authorized bool) *Denial {
+func denial(err error, authorized bool) *Denial {
 	var response apierrors.APIStatus
 	if !errors.As(err, &response) {
 		return nil

@@ -249,7 +249,7 @@ func (in *Input) serviceAccount() ServiceAccount {
 func Identities(s *annotations.Settings, values map[string]string) []Identity {
 	var identities []Identity
 	for _, d := range s.Asked(values) {
-		identities = append(identities, Identity{Provider: d.Name, Name: principal(s, d, values)})
+		identities = append(identities, Identity{Provider: d.Name, Name: principal(d, values)})
 		if d.Profiles == nil {
 			continue
 		}
@@ -261,7 +261,7 @@ func Identities(s *annotations.Settings, values map[string]string) []Identity {
 }
 
 // principal returns the name of an identity, or of a token without one.
-func principal(s *annotations.Settings, d *annotations.Provider, values map[string]string) string {
+func principal(d *annotations.Provider, values map[string]string) string {
 	identity := annotations.Identity{Provider: d, Values: annotations.Values{}}
 	if d.Plain() {
 		identity.Audience = values[annotations.Audience]

@@ -56,7 +56,7 @@ func ServiceAccountCacheOptions(client metadata.Interface, s *annotations.Settin
 }
 
 // NamespaceCacheOptions is like ServiceAccountCacheOptions for namespaces.
-func NamespaceCacheOptions(client metadata.Interface, s *annotations.Settings) metadatacache.Options {
+func NamespaceCacheOptions(client metadata.Interface) metadatacache.Options {
 	return metadatacache.Options{
 		Client:   client,
 		Resource: schema.GroupVersionResource{Version: "v1", Resource: "namespaces"},
