@@ -118,16 +118,16 @@ func (p *Pod) leavesNothing(selection *annotations.Pod, mountPath string) bool {
 	if len(selection.Containers)+len(selection.SkipContainers) == 0 || selection.LeftToPeer != "" {
 		return false
 	}
-	any := false
+	some := false
 	for i := range p.containers {
 		if c := &p.containers[i]; c.kind != ephemeralContainers {
-			any = true
+			some = true
 			if selection.Selects(string(c.name)) || p.hasMount(c, mountPath) {
 				return false
 			}
 		}
 	}
-	return any
+	return some
 }
 
 // hasMount is what the guard asks about a container: whether something is mounted at the

@@ -179,8 +179,7 @@ func TestAllKindsOfReadOnlyVolumesAreListed(t *testing.T) {
 	always, got := mutate.ReadOnlyKinds()
 	source := reflect.TypeFor[corev1.VolumeSource]()
 	var want []string
-	for i := range source.NumField() {
-		field := source.Field(i)
+	for field := range source.Fields() {
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 		if _, found := field.Type.Elem().FieldByName("ReadOnly"); found {
 			want = append(want, name)
