@@ -119,8 +119,8 @@ func newView(s *settings.Settings) *view {
 		MinExpiration: annotations.MinTokenExpirationSeconds, MaxExpiration: annotations.MaxTokenExpirationSeconds,
 		Identity: []string{annotations.Tokens},
 	}
-	v.OtherMountPath = annotations.OtherPath(v.MountPath)
-	for _, path := range annotations.PathsAbove(v.MountPath) {
+	v.OtherMountPath = otherPath(v.MountPath)
+	for _, path := range pathsAbove(v.MountPath) {
 		v.Above = append(v.Above, path, path+"/")
 	}
 	v.ReadOnlyKinds, v.KindsWithReadOnly = mutate.ReadOnlyKinds()

@@ -147,7 +147,7 @@ func TestARunningPodIsComparedWithANewOne(t *testing.T) {
 		"the same containers, one of which has its own role": {two, aws, nil, two, true, nil},
 		"the same containers, and another role":              {two, aws, other, two, false, nil},
 		"a token, and a role of the container":               {withEnv(set(ownRole, role)), tokens, nil, plain, true, nil},
-		"an identity instead of a token":                     {plain, tokens, map[string]string{"tokens": "", "aws-role-arn": role}, plain, false, nil},
+		"an identity instead of a token":                     {plain, map[string]string{"tokens": "azure"}, map[string]string{"tokens": "", "azure-client-id": azure["azure-client-id"], "azure-tenant-id": azure["azure-tenant-id"]}, plain, false, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

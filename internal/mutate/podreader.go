@@ -326,16 +326,14 @@ func (r *reader) list(field string, text []byte, element func(index int) error) 
 
 // ReadOnlyKinds lists the kinds of volumes that the kubelet mounts read-only: always, whatever
 // the mount says, and if the member readOnly of the source is true. (The kubelet asks
-// GetAttributes of a plugin in k8s.io/kubernetes/pkg/volume.) The reader takes this member of
-// a kind that is not listed for the same.
-func ReadOnlyKinds() (always, ifReadOnly []string) {
-	return alwaysReadOnly, []string{
-		"awsElasticBlockStore", "azureDisk", "azureFile", "cephfs", "cinder", "csi", "fc", "flexVolume", "gcePersistentDisk", "glusterfs",
-		"iscsi", "nfs", "persistentVolumeClaim", "portworxVolume", "quobyte", "rbd", "scaleIO", "storageos",
-	}
-}
+// GetAttributes of a plugin in k8s.io/kubernetes/pkg/volume.) Inline disks of single clouds
+// are not in the list.
+func ReadOnlyKinds() (always, ifReadOnly []string) { return alwaysReadOnly, maybeReadOnly }
 
-var alwaysReadOnly = []string{"secret", "configMap", "downwardAPI", "projected", "image"}
+var (
+	alwaysReadOnly = []string{"secret", "configMap", "downwardAPI", "projected", "image"}
+	maybeReadOnly  = []string{"persistentVolumeClaim", "csi", "nfs", "iscsi", "fc"}
+)
 
 // volume keeps the names of the read-only volumes, and the volumes with one of the names.
 // The name may come after the source, so the source is read when the name is known.
@@ -350,7 +348,7 @@ func (r *reader) volume(int) error {
 			return r.bytes(&name)
 		case string(key) == "projected":
 			projected, err = r.Raw()
-		case isObject && !readOnly:
+		case isObject && slices.Contains(maybeReadOnly, string(key)):
 			err = r.member("readOnly", func() error { return r.isTrue(&readOnly) })
 		}
 		return err

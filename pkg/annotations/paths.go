@@ -103,33 +103,6 @@ func IsInside(path, dir string) bool {
 	return IsAtOrBelow(path, dir) || IsAtOrBelow(withoutLink(path), withoutLink(dir))
 }
 
-// PathsAbove lists the clean directories above dir in a container, without the root.
-func PathsAbove(dir string) []string {
-	var above []string
-	for _, dir := range []string{dir, withoutLink(dir)} {
-		for dir = path.Dir(dir); dir != "/"; dir = path.Dir(dir) {
-			above = append(above, dir)
-			if IsAtOrBelow(dir, "/run") {
-				above = append(above, "/var"+dir)
-			}
-		}
-	}
-	slices.Sort(above)
-	return slices.Compact(above)
-}
-
-// OtherPath returns the other path of a clean directory below /run or /var/run in a
-// container; "" for another directory.
-func OtherPath(dir string) string {
-	switch {
-	case IsAtOrBelow(dir, "/run"):
-		return "/var" + dir
-	case IsAtOrBelow(dir, "/var/run"):
-		return withoutLink(dir)
-	}
-	return ""
-}
-
 func withoutLink(dir string) string {
 	if IsAtOrBelow(dir, "/var/run") {
 		return strings.TrimPrefix(dir, "/var")

@@ -87,12 +87,13 @@ func TestTheGuardHasTheRulesOfEachPeer(t *testing.T) {
 	for _, p := range peer.All() {
 		got, want := guardExpression(t, pods, strings.Replace(adoptAll, "eks, azure, gcp, gke", p.Name, 1)), without
 		if len(p.Replaces) > 0 {
-			want = strings.TrimSuffix(want, ")))") + " + ['" + strings.Join(p.Replaces, "', '") + "'])))"
+			const end = ".split(',').map(name, name.trim())))) ||"
+			want = strings.Replace(want, end, strings.TrimSuffix(end, "))) ||")+" + ['"+strings.Join(p.Replaces, "', '")+"']))) ||", 1)
 		}
 		if p.Binding != "" {
 			clause := "!object.metadata.?annotations.orValue({}).exists(key,\n  key.startsWith('" + p.Binding +
 				"') && object.metadata.annotations[key].lowerAscii() == 'true') &&\n"
-			want = strings.Replace(want, "(object.spec.containers", clause+"(object.spec.containers", 1)
+			want = strings.Replace(want, "[object.metadata.", clause+"[object.metadata.", 1)
 		}
 		if diff := cmp.Diff(strings.Fields(want), strings.Fields(got)); diff != "" {
 			t.Errorf("%s: (-want +got):\n%s", p.Name, diff)

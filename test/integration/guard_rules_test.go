@@ -730,8 +730,8 @@ func randomPod(seed uint64) *corev1.Pod {
 			for j := range c.VolumeMounts { // the webhook denies other spellings
 				path := &c.VolumeMounts[j].MountPath
 				*path = strings.TrimSuffix(*path, "/")
-				if strings.HasPrefix(*path, "/run/secrets/lanyard.dev/serviceaccount") {
-					*path = "/var" + *path
+				if *path == randpod.OtherPath {
+					*path = "/run/other"
 				}
 			}
 			if mounts && r.IntN(8) > 0 {

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -249,19 +248,12 @@ func (c *cluster) writeSample(t *testing.T, webhook *rules.Rules, a *sample) {
 	a.deniedHere = err
 	switch {
 	case isUnavailable(err):
-	case (err == nil) != (a.denied == nil), err != nil && !strings.Contains(err.Error(), inPolicies("lanyard: "+a.denied.Error())):
+	case (err == nil) != (a.denied == nil), err != nil && !strings.Contains(err.Error(), "lanyard: "+withoutNearest(a.denied.Error())):
 		t.Errorf("ServiceAccount %d: got error %v\nwant %v", a.index, err, a.denied)
 	case err == nil && !maps.Equal(stored.Labels, a.meta.Labels):
 		t.Errorf("ServiceAccount %d: got labels %v, want %v", a.index, stored.Labels, a.meta.Labels)
 	}
 }
-
-// nearest is a part of the webhook's messages that policies do not have: CEL has no distance
-// of two texts.
-var nearest = regexp.MustCompile(`; the nearest key is [^;, ]+`)
-
-// inPolicies returns a message of the webhook as the policies have it.
-func inPolicies(message string) string { return nearest.ReplaceAllString(message, "") }
 
 // isUnavailable reports whether an error denies something that policies cannot do.
 func isUnavailable(err error) bool {
@@ -271,18 +263,25 @@ func isUnavailable(err error) bool {
 // compareRandom creates a pod, and returns the result for the count.
 func (c *cluster) compareRandom(t *testing.T, webhook *rules.Rules, a *sample, pod *corev1.Pod, name string) string {
 	t.Helper()
-	want, _, errWant := mutated(t, webhook, pod)
+	want, response, errWant := mutated(t, webhook, pod)
 	got, err := c.client.CoreV1().Pods(a.live).Create(t.Context(), pod, dryRun)
 	switch {
 	case isUnavailable(err), err == nil && isUnavailable(a.deniedHere):
 		return notHere
-	case errWant != nil && err != nil && strings.Contains(err.Error(), inPolicies("lanyard: "+errWant.Error())):
+	case errWant != nil && err != nil && strings.Contains(err.Error(), "lanyard: "+withoutNearest(errWant.Error())):
 		return alike
 	case errWant != nil && err == nil && a.denied != nil:
 		return alikeSA // which writeSample compares
 	case errWant != nil:
 		t.Errorf("%s: got error %v\nwant %v", name, err, errWant)
 		return different
+	}
+	if warnsOfGuard(response.Warnings) {
+		if err == nil || !strings.Contains(err.Error(), nothingLeft) {
+			t.Errorf("%s: got error %v, want %q in it", name, err, nothingLeft)
+			return different
+		}
+		return asGuard
 	}
 	stored, errPlain := c.inPlain(t, want)
 	if errPlain != nil {
@@ -313,21 +312,21 @@ func (c *cluster) inPlain(t *testing.T, pod *corev1.Pod) (*corev1.Pod, error) {
 	return c.client.CoreV1().Pods(plainNamespace).Create(t.Context(), pod, dryRun)
 }
 
-// mutated returns the pod as the webhook makes it, and whether the webhook changed it.
-func mutated(t *testing.T, webhook *rules.Rules, pod *corev1.Pod) (*corev1.Pod, bool, error) {
+// mutated returns the pod as the webhook makes it, and the response.
+func mutated(t *testing.T, webhook *rules.Rules, pod *corev1.Pod) (*corev1.Pod, admission.Response, error) {
 	t.Helper()
 	pod = pod.DeepCopy()
 	pod.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}
 	text, err := json.Marshal(pod)
 	if err != nil {
-		return nil, false, err
+		return nil, admission.Response{}, err
 	}
 	response, text, err := webhook.Pod(t.Context(), pod.Namespace, pod.Spec.ServiceAccountName, text)
 	if err != nil {
-		return nil, false, err
+		return nil, response, err
 	}
 	var result corev1.Pod
-	return &result, !response.Patch.Empty(), json.Unmarshal(text, &result)
+	return &result, response, json.Unmarshal(text, &result)
 }
 
 // holdsAgain sends an injected pod through the policies and the webhook once more, as it is
@@ -341,8 +340,8 @@ func (c *cluster) holdsAgain(t *testing.T, webhook *rules.Rules, got *corev1.Pod
 	} else if diff := cmp.Diff(compared(got), compared(second)); diff != "" {
 		t.Errorf("%s: a second admission changes (-first +second):\n%s", name, diff)
 	}
-	if _, changes, err := mutated(t, webhook, again); err != nil || changes {
-		t.Errorf("%s: the webhook after the policies changes the pod: %t, %v", name, changes, err)
+	if _, response, err := mutated(t, webhook, again); err != nil || !response.Patch.Empty() {
+		t.Errorf("%s: the webhook after the policies changes the pod: %s, %v", name, response.Patch.Bytes(), err)
 	}
 	again.Spec.Containers = append(again.Spec.Containers, corev1.Container{Name: "late", Image: "image"})
 	want, _, err := mutated(t, webhook, again)

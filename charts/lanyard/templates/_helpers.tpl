@@ -161,7 +161,7 @@ object.metadata.?labels[?'lanyard.dev/inject'].orValue('') != 'false'
 
 {{- /*
 The paths above the token mount path, as a list in CEL. In a container, /var/run is usually a
-link to /run. A test compares the list with annotations.PathsAbove.
+link to /run. A test compares the list with annotations.IsInside.
 */ -}}
 {{- define "lanyard.celPathsAbove" -}}
 {{- $path := include "lanyard.tokenMountPath" . -}}
@@ -185,23 +185,19 @@ with a read-only volume above it, below which the webhook mounts nothing. A test
 kinds of volumes with mutate.ReadOnlyKinds.
 */ -}}
 {{- define "lanyard.celHasMount" -}}
-{{- $path := include "lanyard.tokenMountPath" . -}}
-c.?volumeMounts.orValue([]).exists(m,
-  m.mountPath == '{{ $path }}' ||
-  m.mountPath.startsWith('{{ $path }}/') ||
-  m.mountPath in {{ include "lanyard.celPathsAbove" . }} &&
-  (m.?readOnly.orValue(false) || object.spec.?volumes.orValue([]).exists(v, v.name == m.name && (
-    {{ include "lanyard.celList" (list "secret" "configMap" "downwardAPI" "projected" "image") }}.exists(kind, v[?kind].hasValue()) ||
-    {{ include "lanyard.celList" (list "awsElasticBlockStore" "azureDisk" "azureFile" "cephfs" "cinder" "csi" "fc" "flexVolume" "gcePersistentDisk" "glusterfs"
-      "iscsi" "nfs" "persistentVolumeClaim" "portworxVolume" "quobyte" "rbd" "scaleIO" "storageos") }}.exists(kind, v[?kind].?readOnly.orValue(false))))))
+{{- $always := list "secret" "configMap" "downwardAPI" "projected" "image" -}}
+{{- $ifReadOnly := list "persistentVolumeClaim" "csi" "nfs" "iscsi" "fc" -}}
+c.?volumeMounts.orValue([]).exists(m, (m.mountPath + '/').startsWith('{{ include "lanyard.tokenMountPath" . }}/') ||
+  m.mountPath in {{ include "lanyard.celPathsAbove" . }} && (
+    m.?readOnly.orValue(false) || object.spec.?volumes.orValue([]).exists(v, v.name == m.name && (
+      {{ include "lanyard.celList" $always }}.exists(kind, v[?kind].hasValue()) ||
+      {{ include "lanyard.celList" $ifReadOnly }}.exists(kind, v[?kind].?readOnly.orValue(false))))))
 {{- end -}}
 
-{{- /* True in CEL for a container c that neither the pod nor a peer leaves out. */ -}}
+{{- /* True in CEL for a container c that neither the annotations, own, of the pod leave out, nor a peer. */ -}}
 {{- define "lanyard.celSelected" -}}
-('lanyard.dev/containers' in object.metadata.?annotations.orValue({}) ?
-  c.name in object.metadata.annotations['lanyard.dev/containers'].split(',').map(name, name.trim()) :
-  !(c.name in object.metadata.?annotations[?'lanyard.dev/skip-containers'].orValue('')
-    .split(',').map(name, name.trim()){{ include "lanyard.replacedContainers" . }}))
+('lanyard.dev/containers' in own ? c.name in own['lanyard.dev/containers'].split(',').map(name, name.trim()) :
+  !(c.name in own[?'lanyard.dev/skip-containers'].orValue('').split(',').map(name, name.trim()){{ include "lanyard.replacedContainers" . }}))
 {{- end -}}
 
 {{- /*
@@ -209,21 +205,17 @@ True in CEL for a pod with a container that is not left out and has no token mou
 annotations leave out so much that no container has.
 */ -}}
 {{- define "lanyard.celLacksMount" -}}
-[object.spec.containers + object.spec.?initContainers.orValue([])].exists(all,
-  [all.filter(c, !{{ include "lanyard.celHasMount" . | nindent 4 | trim }})].exists(without,
-    without.exists(c, {{ include "lanyard.celSelected" . | nindent 4 | trim }}) ||
-    without.size() == all.size() &&
-    ['lanyard.dev/containers', 'lanyard.dev/skip-containers'].exists(key, key in object.metadata.?annotations.orValue({}))))
+[object.metadata.?annotations.orValue({})].exists(own, [object.spec.containers + object.spec.?initContainers.orValue([])].exists(all,
+  [all.filter(c, !{{ include "lanyard.celHasMount" . | nindent 2 | trim }})].exists(without,
+  without.exists(c, {{ include "lanyard.celSelected" . | nindent 2 | trim }}) ||
+  without.size() == all.size() && ('lanyard.dev/containers' in own || 'lanyard.dev/skip-containers' in own))))
 {{- end -}}
 
-{{- /* True in CEL for a pod with a container that is not left out. */ -}}
-{{- define "lanyard.celSelectsAny" -}}
-(object.spec.containers + object.spec.?initContainers.orValue([])).exists(c,
-  {{ include "lanyard.celSelected" . | nindent 2 | trim }})
-{{- end -}}
-
-{{- /* The words in CEL about a pod whose annotations leave out all of its containers. */ -}}
-{{- define "lanyard.celNothingLeft" -}}
+{{- /* The words in CEL about such a pod: .words, unless its annotations leave out all of its containers. */ -}}
+{{- define "lanyard.celWhy" -}}
+[object.metadata.?annotations.orValue({})].exists(own, (object.spec.containers + object.spec.?initContainers.orValue([])).exists(c,
+  {{ include "lanyard.celSelected" .root | nindent 2 | trim }})) ?
+{{ .words }} :
 'the annotations of the pod (lanyard.dev/containers, lanyard.dev/skip-containers) leave out all of its containers: ' +
 [(object.spec.?initContainers.orValue([]) + object.spec.containers).map(c, c.name).join(', ')].map(names,
   names.size() > 1000 ? names.substring(0, 1000) + '...' : names)[0] + '. Correct the names. '
