@@ -37,7 +37,7 @@ func plainly(pod map[string]any, injection *provider.Injection) {
 		containers, _ := spec[kind].([]any)
 		for _, container := range containers {
 			c := container.(map[string]any)
-			given = !isBelowReadOnly(c, volumes, injection.MountPath) && addToContainer(c, injection, name, pod["metadata"].(map[string]any)["name"]) || given
+			given = !isBelowReadOnly(c, volumes) && addToContainer(c, injection, name, pod["metadata"].(map[string]any)["name"]) || given
 		}
 	}
 	if !given {
@@ -47,8 +47,9 @@ func plainly(pod map[string]any, injection *provider.Injection) {
 	addMarks(pod["metadata"].(map[string]any), injection)
 }
 
-// isBelowReadOnly reports whether a read-only mount of the container is above the path.
-func isBelowReadOnly(container map[string]any, volumes []any, path string) bool {
+// isBelowReadOnly reports whether a read-only mount of the container is above the token mount
+// path.
+func isBelowReadOnly(container map[string]any, volumes []any) bool {
 	mounts, _ := container["volumeMounts"].([]any)
 	return slices.ContainsFunc(mounts, func(mount any) bool {
 		m := mount.(map[string]any)
