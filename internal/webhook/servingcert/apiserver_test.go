@@ -105,6 +105,7 @@ type apiClient struct {
 	latency time.Duration
 
 	mu        sync.Mutex
+	answer    time.Duration                             // from the effect of a write to its response
 	stalled   map[schema.GroupVersionResource]time.Time // until when no event arrives
 	forbidden map[string]bool                           // VERB RESOURCE
 }
@@ -123,6 +124,13 @@ func (c *apiClient) stall(until time.Time, resources ...schema.GroupVersionResou
 	for _, resource := range resources {
 		c.stalled[resource] = until
 	}
+}
+
+// answerAfter sets how long the response to a write takes. The watch delivers the change before.
+func (c *apiClient) answerAfter(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.answer = d
 }
 
 func (c *apiClient) forbid(rights ...string) {
@@ -172,6 +180,10 @@ func (r *apiResource) write(verb, name string, change func(*unstructured.Unstruc
 	if err := r.begin(verb); err != nil {
 		return nil, err
 	}
+	r.client.mu.Lock()
+	answer := r.client.answer
+	r.client.mu.Unlock()
+	defer time.Sleep(answer) // after the server is unlocked
 	r.server.mu.Lock()
 	defer r.server.mu.Unlock()
 	old := r.server.objects[r.resource]

@@ -169,6 +169,8 @@ func (s *SelfManaged) step(ctx context.Context, now time.Time) time.Duration {
 		s.report(err)
 		wakeAt(now.Add(retryDelay))
 	}
+	// The requests took time, and trustDelay begins when the last one has had its effect.
+	now = time.Now()
 	// If the CA cannot be read or written, the last known CA is still trusted.
 	if s.last != nil {
 		wakeAt(s.ensureLeaf(s.last, now))
