@@ -155,14 +155,18 @@ func (m *mutation) findUnknownNames() {
 	}
 	unknown := slices.DeleteFunc(listed, func(name string) bool { return has[name] })
 	for i, name := range unknown {
-		detail := "an annotation names it, but the pod has no such container"
+		nearest := ""
 		if i < maxComparedNames {
-			if nearest := texts.Nearest(name, names[:min(len(names), maxComparedContainers)]); nearest != "" {
-				detail += fmt.Sprintf(", the nearest is %q", nearest)
-			}
+			nearest = texts.Nearest(name, names[:min(len(names), maxComparedContainers)])
 		}
-		if i == 0 && len(names) > 0 {
-			detail += ", its containers are " + shownNames(names)
+		detail := "an annotation names it, but the pod has no such container"
+		switch {
+		case i == 0 && nearest != "":
+			detail += fmt.Sprintf(": did you mean %q? Its containers are %s", nearest, shownNames(names))
+		case i == 0 && len(names) > 0:
+			detail += ": its containers are " + shownNames(names)
+		case nearest != "":
+			detail += fmt.Sprintf(": did you mean %q?", nearest)
 		}
 		m.addFinding(reason.ContainerNotFound, []byte(name), detail)
 	}

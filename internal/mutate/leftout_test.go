@@ -67,9 +67,9 @@ func TestTheFindingHasTheNearestNameOfAContainer(t *testing.T) {
 		got = append(got, finding.String())
 	}
 	want := []string{
-		`container_not_found: container "log-shiper": an annotation names it, but the pod has no such container, the nearest is "log-shipper", its containers are "setup", "main", "log-shipper"`,
+		`container_not_found: container "log-shiper": an annotation names it, but the pod has no such container: did you mean "log-shipper"? Its containers are "setup", "main", "log-shipper"`,
 		`container_not_found: container "nobody": an annotation names it, but the pod has no such container`,
-		`container_not_found: container "mian": an annotation names it, but the pod has no such container, the nearest is "main"`,
+		`container_not_found: container "mian": an annotation names it, but the pod has no such container: did you mean "main"?`,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("findings (-want +got):\n%s", diff)
@@ -90,7 +90,7 @@ func TestTheFindingsAboutNamesAreBounded(t *testing.T) {
 	}
 	nearest := 0
 	for _, finding := range result.Findings {
-		if strings.Contains(finding.Detail, ", the nearest is ") {
+		if strings.Contains(finding.Detail, ": did you mean ") {
 			nearest++
 		}
 	}

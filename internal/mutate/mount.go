@@ -118,16 +118,16 @@ func (p *Pod) leavesNothing(selection *annotations.Pod, mountPath string) bool {
 	if len(selection.Containers)+len(selection.SkipContainers) == 0 || selection.LeftToPeer != "" {
 		return false
 	}
-	some := false
+	found := false
 	for i := range p.containers {
 		if c := &p.containers[i]; c.kind != ephemeralContainers {
-			some = true
+			found = true
 			if selection.Selects(string(c.name)) || p.hasMount(c, mountPath) {
 				return false
 			}
 		}
 	}
-	return some
+	return found
 }
 
 // hasMount is what the guard asks about a container: whether something is mounted at the

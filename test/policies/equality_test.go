@@ -123,7 +123,7 @@ func warnsOfGuard(warnings []string) bool {
 
 // nearest is the part of the webhook's messages that CEL cannot have: it would have to compare
 // a name with all others, character by character.
-var nearest = regexp.MustCompile(`; the nearest key is [a-z0-9./-]+|, the nearest is "[a-z0-9-]+"|, its containers are ("[a-z0-9-]+"(, | and [0-9]+ more)?)+`)
+var nearest = regexp.MustCompile(`; the nearest key is [a-z0-9./-]+|: did you mean "[a-z0-9-]+"\?|( Its|: its) containers are ("[a-z0-9-]+"(, | and [0-9]+ more)?)+`)
 
 // withoutNearest returns a message of the webhook as the policies have it.
 func withoutNearest(message string) string { return nearest.ReplaceAllString(message, "") }

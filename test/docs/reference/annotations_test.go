@@ -50,7 +50,7 @@ var (
 		"inject": {{"`\"false\"`", "The pod is not injected. Also works as a label."},
 			{"`\"true\"`", "The pod is denied [if it is not injected](../concepts/guard.md#pods-that-insist). Also works as a label."}},
 		"containers":               {{"names, separated by commas", "Only these containers get the identity: init, sidecar and ephemeral containers, too."}},
-		"skip-containers":          {{"names, separated by commas", "These containers do not get the identity, nor the token."}},
+		"skip-containers":          {{"names, separated by commas", "These containers do not get the identity, nor the token. If none is left, [the guard](../concepts/guard.md) denies the pod."}},
 		"token-expiration-seconds": {{"600 to 86400", "Overrides the value of the ServiceAccount."}},
 	}
 	onNamespace = map[string][]meaning{
