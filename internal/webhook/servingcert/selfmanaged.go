@@ -128,7 +128,7 @@ func (s *SelfManaged) Start(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-s.changed:
-		case <-time.After(s.step(ctx, time.Now())):
+		case <-time.After(s.step(ctx)):
 		}
 	}
 	return nil
@@ -149,7 +149,8 @@ func (s *SelfManaged) webhooks() iter.Seq2[*watchedObject, webhook] {
 
 // step does the work that is due, and returns the time until the next step if no
 // object changes.
-func (s *SelfManaged) step(ctx context.Context, now time.Time) time.Duration {
+func (s *SelfManaged) step(ctx context.Context) time.Duration {
+	now := time.Now()
 	next := now.Add(s.maxDelay)
 	wakeAt := func(t time.Time) {
 		if t.Before(next) {
