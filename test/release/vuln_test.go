@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/lanyard-dev/lanyard/test/support/tree"
 )
 
 // url returns the URL of a directory.
@@ -52,7 +54,7 @@ func TestVulnerabilities(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			output, err := run(t, "vuln", "MODULES="+test.modules, "GOVULNDB="+test.database)
+			output, err := tree.Make(t, root, "vuln", "MODULES="+test.modules, "GOVULNDB="+test.database)
 			if (err == nil) != (test.exit == none) || !strings.Contains(output, test.exit) {
 				t.Errorf("got error %v, want %q in\n%s", err, test.exit, output)
 			}

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/lanyard-dev/lanyard/test/support/tree"
 )
 
 // The race detector must watch every package of lanyard-webhook that starts a goroutine or
@@ -33,7 +35,7 @@ func TestTheRaceDetectorWatchesTheWebhook(t *testing.T) {
 		path, files, _ := strings.Cut(line, " ")
 		directory, ours := strings.CutPrefix(path, module)
 		if !ours || !slices.ContainsFunc(strings.Fields(files), func(file string) bool {
-			return concurrent.MatchString(read(t, directory+"/"+file))
+			return concurrent.MatchString(tree.Read(t, root, directory+"/"+file))
 		}) {
 			continue
 		}
@@ -58,7 +60,7 @@ func TestWhatTheRaceDetectorSkipsExists(t *testing.T) {
 	var code strings.Builder
 	for _, entry := range entries {
 		if strings.HasSuffix(entry.Name(), "_test.go") {
-			code.WriteString(read(t, directory+"/"+entry.Name()))
+			code.WriteString(tree.Read(t, root, directory+"/"+entry.Name()))
 		}
 	}
 	for name := range strings.SplitSeq(find(t, "Makefile", `(?m)^UNRACED_TESTS *:= (.*)$`), "|") {
