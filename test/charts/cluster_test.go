@@ -43,20 +43,13 @@ type cluster struct {
 
 func startCluster(t *testing.T) *cluster {
 	t.Helper()
-	plane, err := controlplane.Start(t.Context(), controlplane.Options{})
+	plane := controlplane.Run(t)
+	client, err := kubernetes.NewForConfig(plane.Config())
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := plane.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	c := &cluster{plane: plane, kubeconfig: filepath.Join(t.TempDir(), "kubeconfig"), helm: action.NewConfiguration()}
+	c := &cluster{plane: plane, client: client, kubeconfig: filepath.Join(t.TempDir(), "kubeconfig"), helm: action.NewConfiguration()}
 	if err := plane.Kubeconfig(c.kubeconfig); err != nil {
-		t.Fatal(err)
-	}
-	if c.client, err = kubernetes.NewForConfig(plane.Config()); err != nil {
 		t.Fatal(err)
 	}
 	flags := genericclioptions.NewConfigFlags(false)
