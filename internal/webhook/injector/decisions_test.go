@@ -5,7 +5,6 @@ package injector_test
 
 import (
 	"context"
-	"encoding/json"
 	"flag"
 	"os"
 	"path/filepath"
@@ -13,7 +12,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/lanyard-dev/lanyard/internal/webhook/injector"
 	"github.com/lanyard-dev/lanyard/internal/webhook/metadatacache"
@@ -76,8 +74,7 @@ func TestEveryReadyMadeProviderHasAGoldenCase(t *testing.T) {
 // decide returns the decision about the pod of a case.
 func decide(t *testing.T, c *decisions.Case) *decisions.Want {
 	t.Helper()
-	account := metadataOf(t, c.ServiceAccount)
-	pods, _ := newPods(t, account.Annotations)
+	pods, _ := newPods(t, c.Annotations)
 	if c.Settings != "" {
 		pods.Settings = optionstest.Settings(t, c.Settings, reservedAudience)
 	}
@@ -86,10 +83,10 @@ func decide(t *testing.T, c *decisions.Case) *decisions.Want {
 		want.ServiceAccount = adopted(t, &pods.Config, c.ServiceAccount)
 		pods.ServiceAccounts = objects{"team/app": want.ServiceAccount}
 	}
-	if label := account.Labels[pods.Keys.IdentityLabel]; label != "" {
+	if label := c.Labels[pods.Keys.IdentityLabel]; label != "" {
 		pods.ServiceAccounts = labelled{pods.ServiceAccounts, label}
 	}
-	pods.Namespaces = objects{"/team": metadataOf(t, c.Namespace).Annotations}
+	pods.Namespaces = objects{"/team": c.NamespaceAnnotations}
 	r := create(c.Pod)
 	if old := c.OldPod(); old != nil {
 		r = debug(c.Pod, old)
@@ -141,16 +138,4 @@ func (l labelled) Get(ctx context.Context, namespace, name string) (metadatacach
 	object, err := l.Getter.Get(ctx, namespace, name)
 	object.Label = l.label
 	return object, err
-}
-
-// metadataOf returns the metadata of an object; none for nil.
-func metadataOf(t *testing.T, object []byte) *metav1.PartialObjectMetadata {
-	t.Helper()
-	metadata := &metav1.PartialObjectMetadata{}
-	if object != nil {
-		if err := json.Unmarshal(object, metadata); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return metadata
 }

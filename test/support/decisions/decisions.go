@@ -40,6 +40,9 @@ type Case struct {
 	Text []byte
 	// ServiceAccount, Namespace and Pod are the objects in JSON; nil if there is none.
 	ServiceAccount, Namespace, Pod []byte
+	// Labels and Annotations are those of the ServiceAccount, and NamespaceAnnotations those
+	// of the Namespace.
+	Labels, Annotations, NamespaceAnnotations map[string]string
 	// Settings is the configuration file of the webhook, and Peer the one of the other
 	// webhook; "" for the defaults.
 	Settings, Peer string
@@ -183,8 +186,11 @@ func (c *Case) parseWant(document []byte) error {
 func (c *Case) add(document []byte) error {
 	var object struct {
 		APIVersion, Kind string
-		Metadata         struct{ Name, GenerateName, Namespace string }
-		Data             map[string]string
+		Metadata         struct {
+			Name, GenerateName, Namespace string
+			Labels, Annotations           map[string]string
+		}
+		Data map[string]string
 	}
 	raw, err := yaml.YAMLToJSONStrict(document)
 	if err == nil {
@@ -199,10 +205,12 @@ func (c *Case) add(document []byte) error {
 	name := object.Metadata.Namespace + "/" + object.Metadata.Name
 	switch {
 	case object.Kind == "ServiceAccount" && name == "team/app":
+		c.Labels, c.Annotations = object.Metadata.Labels, object.Metadata.Annotations
 		return set(&c.ServiceAccount, raw)
 	case object.Kind == "ServiceAccount" && name == "team/default":
 		return nil // Every namespace has it, but not for lanyard inject.
 	case object.Kind == "Namespace" && name == "/team":
+		c.NamespaceAnnotations = object.Metadata.Annotations
 		return set(&c.Namespace, raw)
 	case object.Kind == "Pod" && object.Metadata.Namespace == "team":
 		return set(&c.Pod, raw)
