@@ -47,9 +47,7 @@ func serve(t *testing.T, handler http.Handler) *memnet.Listener {
 
 // clientOf returns an API server's client.
 func clientOf(listener *memnet.Listener) *http.Client {
-	return &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return listener.Dial(ctx, apiserver)
-	}}}
+	return &http.Client{Transport: &http.Transport{DialContext: listener.DialContext(apiserver)}}
 }
 
 // post sends a review that may take 30 seconds.

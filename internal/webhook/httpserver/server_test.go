@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptrace"
 	"strings"
@@ -217,9 +216,7 @@ func TestConnectionsAreClosedWhileDraining(t *testing.T) {
 		draining := make(chan struct{})
 		handler := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
 		listener := serve(t, Closing(draining, handler), nil, 10, always)
-		client := http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return listener.Dial(ctx, "10.0.0.1")
-		}}}
+		client := http.Client{Transport: &http.Transport{DialContext: listener.DialContext("10.0.0.1")}}
 		post := func() (closed, reused bool) {
 			t.Helper()
 			trace := &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) { reused = info.Reused }}
