@@ -15,9 +15,9 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/settings"
 )
 
-// testSideBySide has two configurations in one cluster, with different prefixes, mount paths and
-// names. A pod gets from each of them what its ServiceAccount asks for there, as from two
-// webhooks. The API server has no fixed order of policies, so each order is correct.
+// testSideBySide installs two configurations in one cluster, with different prefixes, mount paths
+// and names. A pod gets from each what its ServiceAccount asks for there, as from two webhooks.
+// The API server has no fixed order of policies, so each order is correct.
 func (c *cluster) testSideBySide(t *testing.T) {
 	first, second := settingsOf(t, ""), settingsOf(t, "annotation-prefix: example.com/\ntoken-mount-path: /var/run/secrets/example.com\n")
 	const group, namespace = "side", "probe-side"

@@ -21,8 +21,8 @@ func url(t *testing.T, directory string) string {
 	return "file://" + path
 }
 
-// A scan that found nothing and a scan that could not look must not be confused.
-// The tests have a database with one entry, for golang.org/x/text v0.3.7.
+// A scan that failed must not look like a scan that found nothing. The tests have a database with
+// one entry, for golang.org/x/text v0.3.7.
 //
 //nolint:paralleltest // each run builds the tool if it is missing
 func TestVulnerabilities(t *testing.T) {

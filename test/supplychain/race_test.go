@@ -49,7 +49,7 @@ func TestTheRaceDetectorWatchesTheWebhook(t *testing.T) {
 	}
 }
 
-// The race detector skips these tests, so they must be where the Makefile runs them without it.
+// The tests that "make test-race" skips must be in the package that "make test-plain" runs.
 func TestWhatTheRaceDetectorSkipsExists(t *testing.T) {
 	t.Parallel()
 	directory := strings.TrimPrefix(find(t, "Makefile", `(?m)^UNRACED *:= (.*)$`), "./")

@@ -33,7 +33,7 @@ func TestGoReleaserBuildsProgramsThatExist(t *testing.T) {
 	var binaries []string
 	for _, build := range config.Builds {
 		binaries = append(binaries, build.Binary)
-		name, err := exec.CommandContext(t.Context(), "go", "list", "-C", root, "-f", "{{.Name}}", build.Main).Output() // downloads are printed as errors
+		name, err := exec.CommandContext(t.Context(), "go", "list", "-C", root, "-f", "{{.Name}}", build.Main).Output() // "go list" reports downloads on the error stream
 		if got := strings.TrimSpace(string(name)); err != nil || got != "main" {
 			t.Errorf("%s: got package %s (%v), want main", build.Main, got, err)
 		}

@@ -1,7 +1,7 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package supplychain tests the files that a release and the workflows are made of. It needs
+// Package supplychain tests the files of which a release and the workflows are made. It needs
 // neither Git nor the network, and builds nothing.
 package supplychain
 

@@ -115,7 +115,7 @@ func injectText(t *testing.T, o *options, text string) ([]inject.Result, string)
 	return results, out.String()
 }
 
-// The command makes of the file of a golden case what the webhook makes of its pod.
+// The command changes the pod of a golden case as the webhook does.
 func TestPodsAreAsTheGoldenCasesOfTheWebhook(t *testing.T) {
 	t.Parallel()
 	eachGolden(t, func(t *testing.T, g *golden) {
@@ -167,7 +167,8 @@ func podIn(t *testing.T, out string) map[string]any {
 	return nil
 }
 
-// Each file is read, also one that adds an ephemeral container or has another webhook.
+// The command reads all files, including those that add an ephemeral container or have another
+// webhook.
 func TestTheFilesOfAllGoldenCasesAreRead(t *testing.T) {
 	t.Parallel()
 	cases, err := decisions.ReadInputs("../../../test/decisions")

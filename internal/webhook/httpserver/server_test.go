@@ -30,8 +30,8 @@ const connBuffer = 4 << 10
 
 func always() bool { return true }
 
-// serve runs the server of New until the bubble of the test ends, and serves from the time
-// when ready returns true.
+// serve runs the server of New until the test ends. It accepts connections once ready returns
+// true.
 func serve(t *testing.T, handler http.Handler, config *tls.Config, limit int, ready func() bool) *memnet.Listener {
 	t.Helper()
 	listener := memnet.Listen(connBuffer)
@@ -66,7 +66,7 @@ func dialTLS(t *testing.T, listener *memnet.Listener, from string, protocols ...
 	return conn
 }
 
-// Six connections with 1 MiB of header lines each took a replica to 109 MiB.
+// With six connections that each sent 1 MiB of header lines, a replica used 109 MiB.
 func TestHeadersDoNotFillTheMemory(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -84,7 +84,7 @@ func TestHeadersDoNotFillTheMemory(t *testing.T) {
 		if response.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
 			t.Errorf("got %s, want 431", response.Status)
 		}
-		// net/http reads two buffers of 4 KiB more.
+		// net/http also reads two buffers of 4 KiB.
 		if got, most := <-sent, maxHeaderBytes+2*4<<10+connBuffer; got > most {
 			t.Errorf("the server took %d bytes of a header, want at most %d", got, most)
 		}

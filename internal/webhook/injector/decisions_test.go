@@ -23,8 +23,8 @@ const goldenDir = "../../../test/decisions"
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// TestDecisions decides about the pod of each golden case, and compares the decision with
-// what the case expects. Beside a peer, it compares the stored pod, in both orders.
+// TestDecisions decides about the pod of each golden case, and compares the decision with what
+// the case expects. With a peer, it compares the stored pod for both orders of the webhooks.
 func TestDecisions(t *testing.T) {
 	t.Parallel()
 	for _, c := range goldenCases(t) {
@@ -39,8 +39,8 @@ func TestDecisions(t *testing.T) {
 	}
 }
 
-// goldenCases returns all golden cases. With -update, some may expect nothing yet. Only
-// TestDecisions reads the files, because it writes them.
+// goldenCases returns all golden cases. With -update, a case may have no expected decision yet.
+// Only TestDecisions calls it: that test may write the files.
 func goldenCases(t *testing.T) []*decisions.Case {
 	t.Helper()
 	cases, err := decisions.ReadInputs(goldenDir)
@@ -56,7 +56,7 @@ func goldenCases(t *testing.T) []*decisions.Case {
 	return cases
 }
 
-// Each file of examples/providers has a golden case.
+// There is a golden case for each file of examples/providers.
 func TestEveryReadyMadeProviderHasAGoldenCase(t *testing.T) {
 	t.Parallel()
 	examples, err := filepath.Glob("../../../examples/providers/*.yaml")

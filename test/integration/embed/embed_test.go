@@ -72,8 +72,8 @@ func TestEmbed(t *testing.T) {
 	RunSpecs(t, "embedded webhooks")
 }
 
-// goldenCases returns the golden cases of new pods. A running pod cannot be stored as a
-// case with an ephemeral container has it.
+// goldenCases returns the golden cases of new pods. The pod of a case with an ephemeral container
+// cannot be created as it is.
 func goldenCases() []*decisions.Case {
 	cases, err := decisions.Read("../../decisions")
 	if err != nil {
