@@ -101,8 +101,8 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// compare compares a text with the one below a heading, in the file of the cloud that the heading
-// begins with.
+// compare compares got with the text below a heading. The heading begins with the name of the
+// cloud, which is the name of the file.
 func compare(t *testing.T, heading, got string) {
 	t.Helper()
 	cloud, _, _ := strings.Cut(strings.Fields(heading)[0], "-")

@@ -28,7 +28,7 @@ type apiServer struct {
 	mu      sync.Mutex
 	objects map[schema.GroupVersionResource]*unstructured.Unstructured
 	events  []storedEvent // the one at i has the resource version i+1
-	changed chan struct{} // closed with each event
+	changed chan struct{} // closed at each event
 }
 
 type storedEvent struct {
@@ -117,7 +117,7 @@ func newAPIClient(server *apiServer, latency time.Duration) *apiClient {
 	}
 }
 
-// stall lets the watches of the resources deliver nothing until a time.
+// stall delays all events of the watches of the resources until a time.
 func (c *apiClient) stall(until time.Time, resources ...schema.GroupVersionResource) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -126,7 +126,7 @@ func (c *apiClient) stall(until time.Time, resources ...schema.GroupVersionResou
 	}
 }
 
-// answerAfter sets how long the response to a write takes. The watch delivers the change before.
+// answerAfter delays the responses to writes. The watches deliver the changes without this delay.
 func (c *apiClient) answerAfter(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -164,7 +164,7 @@ type apiResource struct {
 
 func (r *apiResource) Namespace(string) dynamic.ResourceInterface { return r }
 
-// begin begins a request: it takes its time, and fails if the client may not.
+// begin waits for the latency of a request, and returns an error if the client may not make it.
 func (r *apiResource) begin(verb string) error {
 	time.Sleep(r.client.latency)
 	r.client.mu.Lock()

@@ -43,8 +43,8 @@ func onTerminal(ctx context.Context, directory string, columns uint16, args ...s
 	return code, progress.ReplaceAllString(strings.ReplaceAll(<-text, "\r\n", "\n"), "")
 }
 
-// progress matches the lines that a command writes on a terminal after two seconds: what it
-// waits for on a slow machine.
+// progress matches the lines in which a command tells a terminal what it is waiting for. It
+// writes them after two seconds, as on a slow machine.
 var progress = regexp.MustCompile(`(?m)^.* \.\.\.\n`)
 
 // colours matches the sequences that make a text coloured or bold.
