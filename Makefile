@@ -22,15 +22,15 @@ PLATFORMS ?=
 ENGINE    ?=
 export IMAGE TARGET PLATFORMS ENGINE
 
-# Only the race detector needs C. -trimpath keeps local paths out of the
-# binaries, and -s debug information, as in a release: images are a third smaller.
-# All targets use the same flags, so they share the build cache. Go reads the version from
-# Git, which tells nothing about a checkout that belongs to another user.
+# Only the race detector needs C. -trimpath keeps local paths out of the binaries, and -s debug
+# information, as in a release: images are a third smaller. All targets use the same flags, so
+# they share the build cache. Go reads the version from Git, which refuses to read a checkout that
+# belongs to another user.
 VCS := $(shell git rev-parse HEAD >/dev/null 2>&1 || echo -buildvcs=false)
 export CGO_ENABLED := 0
 export GOFLAGS := -trimpath -ldflags=-s $(VCS) $(shell $(GO) env GOFLAGS 2>/dev/null)
 
-# Each program with the race detector would sleep for a second at its end.
+# By default, a program with the race detector sleeps for a second before it exits.
 export GORACE ?= atexit_sleep_ms=0
 
 # The compiler, the linters and the API servers of the tests have memory enough, so they
@@ -87,17 +87,17 @@ quickstart: ## Show Lanyard on a kind cluster; needs Docker or Podman. MODE=poli
 quickstart-delete: ## Delete the cluster of "make quickstart".
 	@hack/kind/quickstart.sh --delete
 
-# The race detector watches the packages that serve many requests at a time. It makes them
-# several times as slow. All other tests are one goroutine, or start the program, which
-# test/support/webhook builds with the race detector. Each night, everything runs with it.
+# The race detector watches the packages that serve many requests at a time. It makes them several
+# times as slow. All other tests run in one goroutine, or start the program, which
+# test/support/webhook builds with the race detector. The nightly workflow runs all tests with it.
 RACE_PACKAGES := ./cmd/webhook/... ./internal/webhook/... ./pkg/... ./test/support/memnet
-# In this package, these tests decide about thousands of pods in one goroutine, or count
-# memory, to which the race detector adds. They run without it.
+# In this package, these tests run without it: they decide about thousands of pods in one
+# goroutine, or count memory, and the race detector uses memory of its own.
 UNRACED       := ./internal/webhook/injector
 UNRACED_TESTS := FuzzMemory|FuzzRules|FuzzDifferential|TestAnnotationsAllocateNotMuchMoreThanTheirText|TestOneLongTextIsNotCopiedOften
-# The suites that wait for a kube-apiserver begin first, and wait while others compute.
+# The suites that wait for a kube-apiserver start first. Other tests run while they wait.
 FIRST := ./test/integration/cli ./test/integration/selfmanaged ./test/integration ./test/integration/callers ./test/integration/embed
-# Not for everybody: "make test-abuse" and "make test-release".
+# "make test" leaves these out: "make test-abuse" and "make test-release" run them.
 OTHERS := ./test/integration/abuse ./test/release
 
 # The integration tests run the binaries in bin/controlplane. Go's test cache
@@ -278,7 +278,7 @@ bench: build controlplane ## Measure the cost, next to none (25 minutes); BENCHF
 bench-limits: go ## Compare the memory of a request and of a cached ServiceAccount with limits.
 	$(AS_SHIPPED) $(GO_TEST) -run='^$$' -bench='^BenchmarkLimit' -benchtime=1x ./internal/webhook/injector ./internal/webhook/metadatacache
 
-# Each of these prints one line on a machine that lacks something.
+# Each of these fails with one line if the machine lacks something.
 .PHONY: linux
 linux:
 	@[ "$$(uname)" = Linux ] || { echo "Lanyard's demo and tests need Linux, got $$(uname): use a container or a virtual machine" >&2; exit 1; }

@@ -110,14 +110,14 @@ func Canonical(p *annotations.Parameter) string {
 	case len(p.Grammar.Prefixes) > 0:
 		return withoutPrefix(p.Grammar.Prefixes)
 	case p.Grammar.LowerGUIDs:
-		return lowerGUID()
+		return lower(texts.GUIDPattern)
 	}
 	return ""
 }
 
-// lowerGUID is the canonical spelling of a value that may be a GUID.
-func lowerGUID() string {
-	return "value.matches(" + texts.QuoteCEL(texts.GUIDPattern) + ") ? value.lowerAscii() : value"
+// lower returns the expression for the value, in lower case if it matches the pattern.
+func lower(pattern string) string {
+	return "value.matches(" + texts.QuoteCEL(pattern) + ") ? value.lowerAscii() : value"
 }
 
 // Neither a valid provider nor a valid e-mail has a character that JSON escapes. A token

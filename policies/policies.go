@@ -125,7 +125,7 @@ func parse(v *view) *template.Template {
 	}
 	t := template.Must(template.New("").Funcs(template.FuncMap{
 		"str": texts.QuoteCEL, "list": list, "join": strings.Join, "dict": dict, "cut": cut, "shown": shown, "lower": strings.ToLower,
-		"lowerGUID": lowerGUID, "say": say, "mistake": mistake,
+		"lowerGUIDGlob": func() string { return lower(texts.GUIDGlobPattern) }, "say": say, "mistake": mistake,
 		"wrong": func(key string) string {
 			return ".filter(want, want != '').map(want, " + mistake(key, "Invalid value", "want") + "[0])"
 		},
@@ -137,7 +137,6 @@ func parse(v *view) *template.Template {
 		},
 		"plus":    func() string { return " +\n        " },
 		"yaml":    func(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" },
-		"asksBy":  asksBy,
 		"volumes": func() []string { return []string{mutate.VolumeName, mutate.FallbackVolumeName} },
 	}).ParseFS(files, "templates/*"))
 	var text strings.Builder
@@ -149,15 +148,6 @@ func parse(v *view) *template.Template {
 		words[name] = text
 	}
 	return t
-}
-
-// asksBy returns the keys that ask for an identity of the provider, as a message has them.
-func asksBy(p *annotations.Provider) string {
-	keys := p.IdentityKeys()
-	for i := range keys {
-		keys[i] = annotations.Prefix + keys[i]
-	}
-	return strings.Join(keys, " or ")
 }
 
 // sentence returns the expression for a sentence of words.txt with its arguments.

@@ -42,7 +42,7 @@ const vault = `
 providers:
 - name: vault
   audience: vault
-  parameters: [{name: role, required: true, default: '{namespace}.{serviceaccount}'}]
+  parameters: [{name: role, required: true, pattern: '[a-z.-]+', example: loki, default: '{namespace}.{serviceaccount}'}]
   environment: [{name: VAULT_ROLE, value: 'it''s ${role}'}]
 `
 

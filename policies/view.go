@@ -10,11 +10,11 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/lanyard-dev/lanyard/internal/mutate"
 	"github.com/lanyard-dev/lanyard/internal/provider"
 	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/internal/texts"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/pkg/mutate"
 )
 
 // view is what the templates read. Texts of the types in this file are expressions, except
@@ -102,6 +102,8 @@ type derivedView struct {
 // wantView is an environment variable of a container.
 type wantView struct {
 	Name, Group, Value string
+	// Synonyms are variables that SDKs read in place of the group.
+	Synonyms []string
 	// Complete is true if Value has all of its values; empty if it always has.
 	Complete string
 	// Is is "credential" or empty.
@@ -223,7 +225,7 @@ func (p *providerView) principals(values map[string]string) {
 func wants(d *annotations.Provider, v *annotations.Variable, values map[string]string) []wantView {
 	// The kubelet expands $(NAME).
 	value, used := expand(strings.ReplaceAll(v.Value, "$", "$$"), values, ".replace('$', '$$')")
-	view := wantView{Name: v.Name, Group: v.Group, Value: value}
+	view := wantView{Name: v.Name, Group: v.Group, Value: value, Synonyms: d.Synonyms[v.Group]}
 	for _, name := range used {
 		switch used := values[name]; {
 		case used == "" || used == "''":

@@ -112,9 +112,9 @@ has_sys_resource() {
   [ $((0x$capabilities >> 24 & 1)) -eq 1 ]
 }
 
-# prefer_containers gives the containers more of the processors than each session of this
-# machine has: a cluster mostly waits, and what computes at the same time should not delay it.
-# "nice" has no effect between control groups.
+# prefer_containers gives the containers a larger share of the CPU than other processes have: a
+# cluster mostly waits, and a build at the same time should not delay it. "nice" has no effect
+# between control groups.
 prefer_containers() {
   local file=/sys/fs/cgroup/cpu/docker/cpu.shares weight=8192
   if [ ! -d /sys/fs/cgroup/cpu ]; then file=/sys/fs/cgroup/docker/cpu.weight weight=800; fi

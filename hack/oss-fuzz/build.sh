@@ -22,4 +22,4 @@ target pkg/mutate FuzzMountPath
 target internal/provider FuzzParseServiceAccount
 target internal/settings FuzzParse
 target internal/webhook/admission FuzzHandler FuzzParseReview
-target internal/webhook/injector FuzzDifferential FuzzMemory FuzzPod FuzzRules FuzzServiceAccount
+target internal/webhook/injector FuzzDifferential FuzzMemory FuzzPod FuzzRules FuzzServiceAccount FuzzSize

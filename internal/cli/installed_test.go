@@ -61,8 +61,8 @@ func runWith(t *testing.T, answers map[string]any, input string, args ...string)
 	return runAgainst(t, answering(answers), input, args...)
 }
 
-// answering is an API server that has these answers. A *metav1.Status is an error, and a function
-// returns the answer of the moment.
+// answering returns an API server that has these answers, by path. It sends a *metav1.Status as
+// an error, and calls a function for each request.
 func answering(answers map[string]any) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -99,7 +99,8 @@ func runAgainst(t *testing.T, server http.Handler, input string, args ...string)
 	return execute(t.Context(), c, args), stdout.String(), stderr.String()
 }
 
-// inMemory is a transport to a handler. It needs no network, so it works in a bubble of synctest.
+// inMemory is an http.RoundTripper that calls a handler. It needs no network, so it works in a
+// bubble of synctest.
 type inMemory struct{ server http.Handler }
 
 // RoundTrip implements http.RoundTripper.
@@ -186,8 +187,8 @@ providers:
 - name: alibaba
   audience: sts.aliyuncs.com
   parameters:
-  - {name: role-arn, required: true, example: acs:ram::1:role/x}
-  - {name: sts-region, example: x, default: eu-central-1}
+  - {name: role-arn, required: true, pattern: 'acs:ram::[0-9]+:role/.+', example: acs:ram::1:role/x}
+  - {name: sts-region, pattern: '[a-z0-9-]+', example: x, default: eu-central-1}
   environment:
   - {name: ALIBABA_CLOUD_ROLE_ARN, value: "{role-arn}"}
   - {name: ALIBABA_CLOUD_STS_REGION, value: "{sts-region}"}

@@ -18,9 +18,9 @@ func TestTheLoadOfStatusOn5000ServiceAccounts(t *testing.T) {
 	t.Parallel()
 	for sentence, test := range map[string]struct {
 		namespaces, stale, dryRuns, atOnce, rows int
-		// reads are two for each namespace, the pages of 500 ServiceAccounts, and eight for the
-		// installation with its policies. perSecond is the highest number of all requests in a
-		// second: 300 at once, and then one in 20 ms.
+		// reads counts two GET requests for each namespace, one for each page of 500
+		// ServiceAccounts, and eight for the installation and its policies. perSecond is the
+		// highest number of requests in one second: 300 at once, and then one every 20 ms.
 		reads, perSecond int
 		args             []string
 		note             string

@@ -20,8 +20,8 @@ import (
 // some time after its restart.
 type rollouts struct {
 	take time.Duration
-	// start is the time of the first restart. restarted is when each was restarted after that,
-	// and looks is how often it was read since then.
+	// start is the time of the first restart. For each StatefulSet, restarted is the time from
+	// start to its restart, and looks is the number of times that it was read after its restart.
 	start     time.Time
 	restarted map[string]time.Duration
 	looks     map[string]int
@@ -64,8 +64,8 @@ func TestRestartWaitsForEachRollout(t *testing.T) {
 		// first and second are the results of the StatefulSets.
 		first, second string
 		restarted     map[string]time.Duration
-		// looks may be nil: whether there is another look at the end of ten minutes is not
-		// defined.
+		// looks may be nil, because it is not defined whether the command reads once more after
+		// ten minutes.
 		looks map[string]int
 		end   time.Duration
 	}{

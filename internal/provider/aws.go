@@ -43,7 +43,7 @@ func aws() *annotations.Provider {
 		// (botocore/credentials.py).
 		TokenAloneNeeds: "AWS_ROLE_ARN",
 		CredentialFile:  &annotations.CredentialFile{Annotation: "aws-config", Path: "aws/config", Content: awsConfig},
-		Profiles:        &annotations.Profiles{Parameter: "role-arn", Source: "source-profile", Selector: "AWS_PROFILE"},
+		Profiles:        &annotations.Profiles{Parameter: "role-arn", Source: "source-profile", Selectors: []string{"AWS_PROFILE", "AWS_DEFAULT_PROFILE"}},
 		Variables: []annotations.Variable{
 			// Go, Java and Python prefer these to the profile of AWS_PROFILE.
 			{Name: "AWS_ROLE_ARN", Value: "{role-arn}", Direct: true},
@@ -60,10 +60,11 @@ func aws() *annotations.Provider {
 		// Static keys come first in every SDK's chain. JavaScript prefers a profile
 		// and its files, boto3 a profile. Container credentials come after the token in
 		// every chain, so they shadow nothing.
-		Shadows: []string{
-			"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE",
-			"AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE",
+		Shadows: []annotations.Shadow{
+			{Name: "AWS_ACCESS_KEY_ID"}, {Name: "AWS_SECRET_ACCESS_KEY"}, {Name: "AWS_ACCESS_KEY"}, {Name: "AWS_SECRET_KEY"},
+			{Name: "AWS_PROFILE"}, {Name: "AWS_DEFAULT_PROFILE"}, {Name: "AWS_SHARED_CREDENTIALS_FILE"}, {Name: "AWS_CONFIG_FILE"},
 		},
+		Doubt: awsDoubt,
 		Derive: func(v annotations.Values) {
 			v["default-session-name"] = sessionName(v["namespace"], v["serviceaccount"])
 		},

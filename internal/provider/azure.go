@@ -56,8 +56,12 @@ func azure() *annotations.Provider {
 		},
 		// EnvironmentCredential comes before WorkloadIdentityCredential in every
 		// DefaultAzureCredential.
-		Shadows: []string{
-			"AZURE_CLIENT_SECRET", "AZURE_CLIENT_CERTIFICATE_PATH", "AZURE_USERNAME", "AZURE_PASSWORD",
+		// AZURE_TOKEN_CREDENTIALS limits DefaultAzureCredential to some credentials. Two of its
+		// values keep workload identity. Go accepts only one spelling of "prod", and no empty
+		// value.
+		Shadows: []annotations.Shadow{
+			{Name: "AZURE_CLIENT_SECRET"}, {Name: "AZURE_CLIENT_CERTIFICATE_PATH"}, {Name: "AZURE_USERNAME"}, {Name: "AZURE_PASSWORD"},
+			{Name: "AZURE_TOKEN_CREDENTIALS", Unless: []string{"prod", "WorkloadIdentityCredential", "workloadidentitycredential"}},
 		},
 	}
 }

@@ -65,10 +65,15 @@ func TestVariablesTokensAndFlagsAreUniqueAcrossProviders(t *testing.T) {
 		for _, v := range d.Variables {
 			add(d.Name, "variable", v.Name)
 		}
-		for _, name := range d.Shadows {
-			// One that points to the profiles may point to a file of the container's own.
-			if !slices.ContainsFunc(d.Variables, func(v annotations.Variable) bool { return v.Profiles && v.Name == name }) {
+		for _, synonyms := range d.Synonyms {
+			for _, name := range synonyms {
 				add(d.Name, "variable", name)
+			}
+		}
+		for _, shadow := range d.Shadows {
+			// One that points to the profiles may point to a file of the container's own.
+			if !slices.ContainsFunc(d.Variables, func(v annotations.Variable) bool { return v.Profiles && v.Name == shadow.Name }) {
+				add(d.Name, "variable", shadow.Name)
 			}
 		}
 		for i := range d.Parameters {
@@ -233,8 +238,13 @@ func TestProfilesAreComplete(t *testing.T) {
 		if slices.Contains(names(d), d.Profiles.Source) {
 			t.Errorf("%s has two meanings", d.Profiles.Source)
 		}
-		if !direct || !file || d.CredentialFile == nil || !slices.Contains(d.Shadows, d.Profiles.Selector) {
-			t.Error("want a file, a variable for it, one that SDKs may prefer, and a selector among the shadows")
+		if !direct || !file || d.CredentialFile == nil || len(d.Profiles.Selectors) == 0 {
+			t.Error("want a file, a variable for it, one that SDKs may prefer, and a selector")
+		}
+		for _, name := range d.Profiles.Selectors {
+			if !slices.ContainsFunc(d.Shadows, func(s annotations.Shadow) bool { return s.Name == name }) {
+				t.Errorf("the selector %s is not among the shadows", name)
+			}
 		}
 	})
 }

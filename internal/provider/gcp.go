@@ -54,12 +54,16 @@ func gcp() *annotations.Provider {
 			// manager for it, and then the metadata server.
 			{Name: "GOOGLE_CLOUD_PROJECT", Value: "{project}", Group: "project"},
 			{Name: "CLOUDSDK_CORE_PROJECT", Value: "{project}", Group: "project"},
-			// Of Go's libraries and of gcloud. The other libraries read the file.
+			// Go's libraries, gcloud and the generated clients of Python read one of these. The
+			// other libraries read the file.
 			{Name: "GOOGLE_CLOUD_UNIVERSE_DOMAIN", Value: "{universe-domain}"},
 			{Name: "CLOUDSDK_CORE_UNIVERSE_DOMAIN", Value: "{universe-domain}"},
 		},
+		// JavaScript reads GCLOUD_PROJECT first, and Python and Java read it second. JavaScript
+		// also reads both names in lower case, and Cloud Functions set GCP_PROJECT.
+		Synonyms: map[string][]string{"project": {"GCLOUD_PROJECT", "GCP_PROJECT", "gcloud_project", "google_cloud_project"}},
 		Derive: func(v annotations.Values) {
-			v["project"] = cmp.Or(v["project"], projectOf(v["service-account"]), v["default-project"])
+			v["project"] = cmp.Or(v["project"], GCPProjectOf(v["service-account"]), v["default-project"])
 		},
 	}
 }
@@ -97,12 +101,16 @@ var (
 	// Names that Google reserves for pools and providers.
 	gcpReservedID = regexp.MustCompile(`/(workloadIdentityPools|providers)/gcp-`)
 	gcpUniverse   = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)+$`)
-	gcpProject    = regexp.MustCompile(`^([a-z0-9-]+(\.[a-z0-9-]+)+:)?[a-z][a-z0-9-]{4,28}[a-z0-9]$`)
+	gcpProject    = regexp.MustCompile(`^([a-z0-9-]+(\.[a-z0-9-]+)*:)?[a-z][a-z0-9-]{4,28}[a-z0-9]$`)
 
-	// A user's own service account, in a project of an organization's domain or not.
+	// A user's own service account, in a project of an organization's domain, or of the cloud
+	// of a partner, or of neither.
 	gcpUserServiceAccount = regexp.MustCompile(`^[a-z][a-z0-9-]{4,28}[a-z0-9]@([a-z][a-z0-9-]{4,28}[a-z0-9])((?:\.[a-z0-9-]+)*)\.iam\.gserviceaccount\.com$`)
 	gcpAppEngine          = regexp.MustCompile(`^([a-z][a-z0-9-]{4,28}[a-z0-9])@appspot\.gserviceaccount\.com$`)
 	gcpComputeEngine      = regexp.MustCompile(`^[0-9]{1,20}-compute@developer\.gserviceaccount\.com$`)
+	// The same in the clouds of Google's partners, such as s3ns-system (S3NS, "Key
+	// differences").
+	gcpPartnerCompute = regexp.MustCompile(`^[0-9]{1,20}-compute@developer\.[a-z0-9-]+\.iam\.gserviceaccount\.com$`)
 )
 
 // GCPProviderParts returns the number of the project, the pool and the provider in the
@@ -132,7 +140,7 @@ func gcpServiceAccount() annotations.Parameter {
 	return annotations.Parameter{
 		Name: "service-account", Identity: true, MaxBytes: 320, Expand: expandGCPServiceAccount,
 		Grammar: annotations.Grammar{Checks: []annotations.Check{{
-			AnyOf: []*regexp.Regexp{gcpUserServiceAccount, gcpAppEngine, gcpComputeEngine},
+			AnyOf: []*regexp.Regexp{gcpUserServiceAccount, gcpAppEngine, gcpComputeEngine, gcpPartnerCompute},
 			Want:  "must be the e-mail of a service account, such as name@project.iam.gserviceaccount.com",
 		}}},
 	}
@@ -147,8 +155,8 @@ func parseGCPLifetime(value string) (string, error) {
 }
 
 // expandGCPServiceAccount returns the e-mail of a service account, for its name.
-// The project of an organization's domain, example.com:project, is the other way
-// around in an e-mail.
+// The project of an organization's domain, example.com:project, or of a partner's cloud,
+// s3ns:project, is the other way around in an e-mail.
 func expandGCPServiceAccount(value string, cluster func(string) string) string {
 	project := cluster("default-project")
 	if value == "" || project == "" || strings.Contains(value, "@") {
@@ -160,9 +168,9 @@ func expandGCPServiceAccount(value string, cluster func(string) string) string {
 	return value + "@" + project + ".iam.gserviceaccount.com"
 }
 
-// projectOf returns the ID of the project that a service account belongs to, or
+// GCPProjectOf returns the ID of the project that a service account belongs to, or
 // "" if its e-mail does not tell.
-func projectOf(email string) string {
+func GCPProjectOf(email string) string {
 	if match := gcpUserServiceAccount.FindStringSubmatch(email); match != nil {
 		project, domain := match[1], strings.TrimPrefix(match[2], ".")
 		if domain != "" {

@@ -41,11 +41,11 @@ func TestProjectOfAServiceAccount(t *testing.T) {
 		"Compute Engine's e-mail has a number, which is not an ID":   {"123456789012-compute@developer.gserviceaccount.com", ""},
 		"direct federation has no service account":                   {"", ""},
 	}
-	project := parameter(t, "gcp", "project")
+	project := parameter(t, "gcp-project")
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got := projectOf(tt.email)
+			got := GCPProjectOf(tt.email)
 			if got != tt.project {
 				t.Errorf("%s: got project %q, want %q", tt.email, got, tt.project)
 			}

@@ -5,7 +5,6 @@ package provider
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
@@ -24,17 +23,17 @@ type grammar struct {
 	Message string            `json:"message"`
 }
 
-// parameter returns the parameter of a provider.
-func parameter(t *testing.T, provider, name string) *annotations.Parameter {
+// parameter returns the parameter with this annotation key, without the prefix.
+func parameter(t *testing.T, key string) *annotations.Parameter {
 	t.Helper()
 	for _, d := range Builtin() {
 		for i := range d.Parameters {
-			if d.Name == provider && d.Parameters[i].Name == name {
+			if d.Key(d.Parameters[i].Name) == key {
 				return &d.Parameters[i]
 			}
 		}
 	}
-	t.Fatalf("%s has no parameter %s", provider, name)
+	t.Fatalf("no provider has the parameter %s", key)
 	return nil
 }
 
@@ -61,8 +60,7 @@ func TestParametersHaveAGrammar(t *testing.T) {
 
 // check checks that the parameter has this grammar.
 func (g *grammar) check(t *testing.T, name string) {
-	provider, name, _ := strings.Cut(name, "-")
-	p := parameter(t, provider, name)
+	p := parameter(t, name)
 	accepts := func(sentence, value, want string) {
 		got, err := p.Read(value)
 		if err != nil || got != want {

@@ -47,13 +47,15 @@ type Provider struct {
 	// Variables are set in each container, in this order. Their values are expanded, and
 	// as the pod's spec has them: a "$" that the kubelet must not expand is written twice.
 	Variables []annotations.Variable
-	// Shadows names variables that SDKs may prefer to the injected identity.
-	Shadows []string
+	// Shadows are variables that SDKs may prefer to the injected identity.
+	Shadows []annotations.Shadow
+	// Synonyms are variables that belong to a group of Variables, by the name of the group.
+	Synonyms map[string][]string
+	// Selectors are the variables by which a container selects a profile of File, and Profiles
+	// are the names of the profiles; empty without profiles.
+	Selectors, Profiles []string
 	// Needs is the variable without which a container gets none of Variables; empty for none.
 	Needs string
-	// Selector is the variable by which a container selects a profile of File; empty
-	// without profiles.
-	Selector string
 }
 
 // Token is a projected ServiceAccount token.
@@ -108,7 +110,7 @@ func inject(i *annotations.Identity, subject *Subject) Provider {
 	p := Provider{
 		Name:    d.Name,
 		Token:   Token{Audience: i.Audience, ExpirationSeconds: subject.TokenExpirationSeconds, Path: d.TokenPath},
-		Shadows: d.Shadows,
+		Shadows: d.Shadows, Synonyms: d.Synonyms,
 	}
 	if i.TokenAlone {
 		p.Needs = d.TokenAloneNeeds
@@ -117,7 +119,10 @@ func inject(i *annotations.Identity, subject *Subject) Provider {
 		p.Copy = Copy{Volume: d.CopyVolume, MountPath: path.Dir(file), Path: path.Base(file), File: subject.Path(file)}
 	}
 	if len(i.Profiles) > 0 {
-		p.Selector = d.Profiles.Selector
+		p.Selectors, p.Profiles = d.Profiles.Selectors, []string{annotations.DefaultProfile}
+		for _, profile := range i.Profiles {
+			p.Profiles = append(p.Profiles, profile.Name)
+		}
 	}
 	if f := d.CredentialFile; f != nil {
 		if content := f.Content(values, i.Profiles); content != "" {

@@ -10,8 +10,10 @@ import "github.com/lanyard-dev/lanyard/pkg/annotations"
 func plain() *annotations.Provider {
 	return &annotations.Provider{
 		Name:             "token",
+		Parameters:       []annotations.Parameter{annotations.TokenPath()},
 		MaxAudienceBytes: 1024,
 		TokenPath:        "token",
+		CopyVolume:       "lanyard-token",
 		Variables:        []annotations.Variable{{Name: "LANYARD_TOKEN_FILE", Value: "{token-file}", Credential: true}},
 	}
 }

@@ -5,6 +5,7 @@ package provider_test
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -88,8 +89,8 @@ role_session_name = loki@team-a
 			if got := expanded(injection)["AWS_CONFIG_FILE"]; got != tt.variable {
 				t.Errorf("AWS_CONFIG_FILE: got %q, want %q", got, tt.variable)
 			}
-			if got := injection.Providers[0].Selector; got != "AWS_PROFILE" {
-				t.Errorf("selector: got %q, want AWS_PROFILE", got)
+			if got := injection.Providers[0].Selectors; !slices.Equal(got, []string{"AWS_PROFILE", "AWS_DEFAULT_PROFILE"}) {
+				t.Errorf("selectors: got %q, want AWS_PROFILE and AWS_DEFAULT_PROFILE", got)
 			}
 			checkInjection(t, injection)
 		})
@@ -99,8 +100,8 @@ role_session_name = loki@team-a
 func TestWithoutProfilesThereIsNoConfigFile(t *testing.T) {
 	t.Parallel()
 	p := provider.NewInjection([]annotations.Identity{withProfiles()}, subject()).Providers[0]
-	if p.File != (provider.File{}) || p.Selector != "" {
-		t.Errorf("got file %+v and selector %q, want neither", p.File, p.Selector)
+	if p.File != (provider.File{}) || len(p.Selectors)+len(p.Profiles) > 0 {
+		t.Errorf("got file %+v, selectors %q and profiles %q, want none", p.File, p.Selectors, p.Profiles)
 	}
 	for _, v := range p.Variables {
 		if v.Name == "AWS_CONFIG_FILE" {

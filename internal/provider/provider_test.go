@@ -62,10 +62,11 @@ func TestNewInjectionHasTheTokensFilesAndVariablesOfEachProvider(t *testing.T) {
 		`"subject_token_type":"urn:ietf:params:oauth:token-type:jwt","token_url":"https://sts.googleapis.com/v1/token",` +
 		`"credential_source":{"file":"` + mountPath + `/gcp/token","format":{"type":"text"}}}`
 	const impersonationFile = `,"service_account_impersonation_url":"https://iamcredentials.googleapis.com/v1/projects/-/serviceAccounts/` + email + `:generateAccessToken"}`
-	awsShadows := []string{
-		"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE",
-		"AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE",
+	awsShadows := []annotations.Shadow{
+		{Name: "AWS_ACCESS_KEY_ID"}, {Name: "AWS_SECRET_ACCESS_KEY"}, {Name: "AWS_ACCESS_KEY"}, {Name: "AWS_SECRET_KEY"},
+		{Name: "AWS_PROFILE"}, {Name: "AWS_DEFAULT_PROFILE"}, {Name: "AWS_SHARED_CREDENTIALS_FILE"}, {Name: "AWS_CONFIG_FILE"},
 	}
+	projects := map[string][]string{"project": {"GCLOUD_PROJECT", "GCP_PROJECT", "gcloud_project", "google_cloud_project"}}
 	awsVariables := []annotations.Variable{
 		{Name: "AWS_ROLE_ARN", Value: roleARN, Direct: true},
 		{Name: "AWS_WEB_IDENTITY_TOKEN_FILE", Value: mountPath + "/aws/token", Credential: true, Direct: true},
@@ -129,8 +130,9 @@ func TestNewInjectionHasTheTokensFilesAndVariablesOfEachProvider(t *testing.T) {
 					{Name: "AZURE_FEDERATED_TOKEN_FILE", Value: mountPath + "/azure/token", Credential: true},
 					{Name: "AZURE_AUTHORITY_HOST", Value: authority},
 				},
-				Shadows: []string{
-					"AZURE_CLIENT_SECRET", "AZURE_CLIENT_CERTIFICATE_PATH", "AZURE_USERNAME", "AZURE_PASSWORD",
+				Shadows: []annotations.Shadow{
+					{Name: "AZURE_CLIENT_SECRET"}, {Name: "AZURE_CLIENT_CERTIFICATE_PATH"}, {Name: "AZURE_USERNAME"}, {Name: "AZURE_PASSWORD"},
+					{Name: "AZURE_TOKEN_CREDENTIALS", Unless: []string{"prod", "WorkloadIdentityCredential", "workloadidentitycredential"}},
 				},
 			},
 		},
@@ -140,7 +142,7 @@ func TestNewInjectionHasTheTokensFilesAndVariablesOfEachProvider(t *testing.T) {
 				Name:      "gcp",
 				Token:     provider.Token{Audience: "https://iam.googleapis.com/" + providerName, ExpirationSeconds: 3600, Path: "gcp/token"},
 				File:      provider.File{Annotation: "gcp-credentials", Path: "gcp/credentials.json", Content: directFile},
-				Variables: gcpVariables,
+				Variables: gcpVariables, Synonyms: projects,
 			},
 		},
 		"Google's direct federation with a project": {
@@ -149,7 +151,7 @@ func TestNewInjectionHasTheTokensFilesAndVariablesOfEachProvider(t *testing.T) {
 				Name:      "gcp",
 				Token:     provider.Token{Audience: "mine", ExpirationSeconds: 3600, Path: "gcp/token"},
 				File:      provider.File{Annotation: "gcp-credentials", Path: "gcp/credentials.json", Content: directFile},
-				Variables: slices.Concat(gcpVariables, gcpProject),
+				Variables: slices.Concat(gcpVariables, gcpProject), Synonyms: projects,
 			},
 		},
 		"Google's impersonation derives the project from the e-mail": {
@@ -158,7 +160,7 @@ func TestNewInjectionHasTheTokensFilesAndVariablesOfEachProvider(t *testing.T) {
 				Name:      "gcp",
 				Token:     provider.Token{Audience: "mine", ExpirationSeconds: 3600, Path: "gcp/token"},
 				File:      provider.File{Annotation: "gcp-credentials", Path: "gcp/credentials.json", Content: strings.TrimSuffix(directFile, "}") + impersonationFile},
-				Variables: slices.Concat(gcpVariables, gcpProject),
+				Variables: slices.Concat(gcpVariables, gcpProject), Synonyms: projects,
 			},
 		},
 		"a plain token": {

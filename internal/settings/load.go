@@ -90,7 +90,7 @@ func (v *Values) Fields() []Field {
 	fields := []Field{
 		{Name: "token-mount-path", Value: (*text)(&v.Defaults.TokenMountPath), Usage: "Absolute mount path of the token volume."},
 		{Name: "token-path-prefixes", Value: &list{elements: &v.Defaults.TokenPathPrefixes},
-			Usage: "Directories, each with a slash at the end, below which aws-token-path, azure-token-path and gcp-token-path may be. A copy of a token hides its directory in every container."},
+			Usage: "Directories, each with a slash at the end, below which aws-token-path, azure-token-path, gcp-token-path and token-path may be. A copy of a token hides its directory in every container."},
 		{Name: "token-expiration-seconds", Value: (*number)(&v.Defaults.TokenExpirationSeconds),
 			Usage: fmt.Sprintf("Default lifetime of the tokens, from %d to %d. For azure, it is at least 3600.", annotations.MinTokenExpirationSeconds, annotations.MaxTokenExpirationSeconds)},
 		{Name: "default-allowed-identities", Value: (*text)(&v.DefaultAllowedIdentities),

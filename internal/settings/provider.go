@@ -71,8 +71,6 @@ var (
 	variableName = regexp.MustCompile(`^[A-Z_][A-Z0-9_]*$`)
 	visible      = regexp.MustCompile(`^[!-~]+$`)
 	placeholder  = regexp.MustCompile(`\{[a-z0-9-]+\}`)
-	// hostName matches variables that may have the address of a server.
-	hostName = regexp.MustCompile(`_(ADDR|HOST|URL|ENDPOINT)$`)
 	// loadsCode matches variables that change how a program loads code, or which server it
 	// reaches. The value may be a ServiceAccount's.
 	loadsCode = regexp.MustCompile(`^(LD_.*|DYLD_.*|KUBERNETES_.*|.*_PROXY|PATH|NODE_OPTIONS|PYTHONPATH|PYTHONSTARTUP|` +
@@ -115,7 +113,6 @@ func (p *parser) provider(entry *providerEntry, path *field.Path) {
 		MaxAudienceBytes:     maxAudienceBytes,
 		MinExpirationSeconds: entry.MinTokenExpirationSeconds,
 		TokenPath:            entry.Name + "/token",
-		Shadows:              entry.Shadows,
 		Trust:                entry.Trust,
 	}
 	p.Providers = append(p.Providers, d)
@@ -130,6 +127,7 @@ func (p *parser) provider(entry *providerEntry, path *field.Path) {
 	p.limit(len(entry.Environment), maxVariables, environment)
 	p.limit(len(entry.Shadows), maxShadows, shadows)
 	for i, shadow := range entry.Shadows {
+		d.Shadows = append(d.Shadows, annotations.Shadow{Name: shadow})
 		p.variableName(shadow, shadows.Index(i))
 	}
 	for i := range entry.Parameters {
@@ -229,8 +227,8 @@ func (p *parser) variable(v *annotations.Variable, d *annotations.Provider, path
 	p.require(!loadsCode.MatchString(v.Name), path.Child("name"), v.Name, "changes how programs load code or reach servers; a provider must not set it")
 	for i := range d.Parameters {
 		parameter := &d.Parameters[i]
-		p.require(parameter.ClusterOnly || !decidesHost(parameter.Name, v), path.Child("value"), v.Value, fmt.Sprintf(
-			"sends tokens to a host that {%s}, an annotation, decides; set clusterOnly: true for this parameter", parameter.Name))
+		p.require(parameter.ClusterOnly || !decidesHost(parameter, v), path.Child("value"), v.Value, fmt.Sprintf(
+			"may send tokens to a host that {%s}, an annotation, decides; set a pattern that no URL and no host with a port matches, or clusterOnly: true", parameter.Name))
 	}
 	value := path.Child("value")
 	p.require(v.Value != "" && len(v.Value) <= maxTemplateBytes, value, v.Value, fmt.Sprintf("must be 1 to %d bytes", maxTemplateBytes))
@@ -247,19 +245,41 @@ func (p *parser) variable(v *annotations.Variable, d *annotations.Provider, path
 	p.require(!v.Credential || v.Group == "", path.Child("group"), v.Group, "has no effect with credential: true")
 }
 
-// decidesHost reports whether the parameter decides the host of a URL: whether it is in
-// front of "://" or between "://" and the next slash. The value of a variable with a name
-// of hostName may be a URL without a scheme.
-func decidesHost(parameter string, v *annotations.Variable) bool {
-	before, after, found := strings.Cut(v.Value, "{"+parameter+"}")
+// decidesHost reports whether the parameter can decide which server gets the token. The name of
+// a variable does not tell whether a program takes its value for an address, so the values of
+// the parameter do: whether the grammar accepts an address, or the end of one. In a URL, the
+// parameter must come after the host, whatever its grammar.
+func decidesHost(parameter *annotations.Parameter, v *annotations.Variable) bool {
+	before, after, found := strings.Cut(v.Value, "{"+parameter.Name+"}")
 	if !found {
 		return false
 	}
-	host, isURL := before, hostName.MatchString(v.Name)
+	host := before
 	if i := strings.LastIndex(before, "://"); i >= 0 {
-		host, isURL = before[i+len("://"):], true
+		host = before[i+len("://"):]
 	}
-	return strings.Contains(after, "://") || isURL && !strings.ContainsAny(host, "/?#")
+	switch {
+	case strings.ContainsAny(host, "/?#"):
+		return strings.Contains(after, "://")
+	case host != before || strings.Contains(after, "://"):
+		return true
+	}
+	return slices.ContainsFunc(addresses(before, after), func(address string) bool {
+		_, err := parameter.Read(address)
+		return err == nil
+	})
+}
+
+// addresses returns the values that make an address of a text before and a text after them.
+func addresses(before, after string) []string {
+	all := []string{"lanyard.invalid:443"}
+	if strings.HasPrefix(after, ":") {
+		all = append(all, "lanyard.invalid")
+	}
+	if before == "" {
+		return append(all, "https://lanyard.invalid")
+	}
+	return append(all, ".lanyard.invalid:443", "@lanyard.invalid")
 }
 
 func (p *parser) name(value string, path *field.Path) {

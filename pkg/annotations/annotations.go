@@ -33,6 +33,7 @@ const (
 	GCPTokenPath                = Prefix + "gcp-token-path"
 
 	Audience               = Prefix + "audience"
+	TokenPathKey           = Prefix + "token-path" // of the plain token
 	Tokens                 = Prefix + "tokens"
 	TokenExpirationSeconds = Prefix + "token-expiration-seconds" // also of a pod
 )

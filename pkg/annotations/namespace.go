@@ -5,6 +5,7 @@ package annotations
 
 import (
 	"errors"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -70,12 +71,15 @@ func parseAllowedIdentities(value string) ([]string, error) {
 		return []string{}, err
 	}
 	for i, glob := range allowed {
-		if texts.IsGUID(glob) { // principals have GUIDs in lower case
+		if guidGlob.MatchString(glob) { // principals have GUIDs in lower case
 			allowed[i] = strings.ToLower(glob)
 		}
 	}
 	return allowed, nil
 }
+
+// guidGlob matches a GUID, or the start of one with "*" in it.
+var guidGlob = regexp.MustCompile(texts.GUIDGlobPattern)
 
 // ParseDefaultAllowedIdentities reads Settings.AllowedIdentities: as
 // parseAllowedIdentities, but globs may have NamespaceVariable. A misspelled

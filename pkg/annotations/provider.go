@@ -21,8 +21,8 @@ type Provider struct {
 	// "injected" and the metrics show it.
 	Name string
 	// Parameters are set by a ServiceAccount or the cluster for an identity.
-	// A provider without any is plain: a ServiceAccount asks for it by the
-	// annotation "audience", if it asks for no other provider.
+	// A provider in which no parameter asks for an identity is plain: a ServiceAccount
+	// asks for it by the annotation "audience", if it asks for no other provider.
 	Parameters []Parameter
 	// PrincipalParameters lists parameters. The value of the first one that is set is the name
 	// of the identity. If none is set, the audience is.
@@ -48,9 +48,15 @@ type Provider struct {
 	Profiles *Profiles
 	// Variables are set in each container, in this order.
 	Variables []Variable
-	// Shadows names variables that some of the provider's SDKs prefer to the
-	// injected identity.
-	Shadows []string
+	// Shadows are variables that some of the provider's SDKs prefer to the injected
+	// identity.
+	Shadows []Shadow
+	// Synonyms are variables that SDKs read in place of the variables of a Group, by the name
+	// of the group. A container that sets one of them gets none of the group.
+	Synonyms map[string][]string
+	// Doubt, if set, returns why SDKs cannot use an identity with these values, and the
+	// parameter that it is about; "" if they can.
+	Doubt func(Values) (parameter, why string)
 	// TokenAlone reports whether a ServiceAccount can ask for the token without an
 	// identity, by the annotation "tokens". The variables without a value of an
 	// identity then make sense by themselves.
@@ -92,13 +98,17 @@ func (d *Provider) Key(parameter string) string {
 }
 
 // Keys lists the annotation keys, without the prefix, that a ServiceAccount may have for
-// the provider: of the parameters, then of the audience. The keys of profiles are not there.
+// the provider: of the parameters, then of the audience, unless the provider is plain. The
+// keys of profiles are not there.
 func (d *Provider) Keys() []string {
 	keys := make([]string, 0, len(d.Parameters)+1)
 	for i := range d.Parameters {
 		if p := &d.Parameters[i]; !p.ClusterOnly {
 			keys = append(keys, d.Key(p.Name))
 		}
+	}
+	if d.Plain() {
+		return keys // the audience is the ServiceAccount's
 	}
 	return append(keys, d.Key("audience"))
 }
@@ -112,9 +122,21 @@ func (d *Provider) ProfileKeys() []string {
 	return []string{d.Key(d.Profiles.Parameter) + ".", d.Key(d.Profiles.Source) + "."}
 }
 
-// IdentityKeys lists the elements of Keys that ask for an identity of the provider.
+// IdentityKeys lists the keys, without the prefix, that ask for an identity of the provider.
 func (d *Provider) IdentityKeys() []string {
+	if d.Plain() {
+		return []string{"audience"}
+	}
 	return slices.DeleteFunc(d.Keys(), func(key string) bool { return !d.Identifies(key) })
+}
+
+// AsksBy returns what a ServiceAccount must have to ask for an identity of the provider, for a
+// message.
+func (d *Provider) AsksBy() string {
+	if d.Plain() {
+		return Audience + " as the only identity"
+	}
+	return strings.Join(full(d.IdentityKeys()), " or ")
 }
 
 // Identifies reports whether an annotation key, without the prefix, asks for an identity
@@ -125,10 +147,13 @@ func (d *Provider) Identifies(key string) bool {
 }
 
 // OwnsKey reports whether an annotation key, without the prefix, is one of Keys or of a
-// profile. A plain provider has no key of its own.
+// profile.
 func (d *Provider) OwnsKey(key string) bool {
+	if d.Plain() {
+		return slices.Contains(d.Keys(), key)
+	}
 	name, found := strings.CutPrefix(key, d.Key(""))
-	if !found || d.Plain() {
+	if !found {
 		return false
 	}
 	if parameter, _, ofProfile := strings.Cut(name, "."); ofProfile {
@@ -302,6 +327,20 @@ type CredentialFile struct {
 	Content func(Values, []Profile) string
 }
 
+// Shadow is a variable that SDKs prefer to the injected identity.
+type Shadow struct {
+	// Name is the variable's name.
+	Name string
+	// Unless lists the values with which the variable does no harm.
+	Unless []string
+}
+
+// Harms reports whether a container that sets the variable to this value, or derives the value
+// from elsewhere, may not use the injected identity.
+func (s *Shadow) Harms(value string, derived bool) bool {
+	return derived || !slices.Contains(s.Unless, value)
+}
+
 // Variable is an environment variable of a container.
 type Variable struct {
 	// Name is the variable's name.
@@ -334,9 +373,11 @@ func (v *Variable) IsOwnCredential(value []byte, derived bool, want, copied stri
 	return v.Credential && (derived || len(value) == 0 || string(value) != want && string(value) != copied)
 }
 
-// Plain reports whether the provider has no parameters: it only hands out a
+// Plain reports whether no parameter of the provider asks for an identity: it only hands out a
 // token with the audience that the ServiceAccount names.
-func (d *Provider) Plain() bool { return len(d.Parameters) == 0 }
+func (d *Provider) Plain() bool {
+	return !slices.ContainsFunc(d.Parameters, func(p Parameter) bool { return p.Identity })
+}
 
 // Values are the values of an identity by the names of the parameters. When
 // templates are expanded there are also:
@@ -416,8 +457,8 @@ type Profiles struct {
 	// the token in the request for the profile. Its annotation key has the form of
 	// Parameter's key.
 	Source string
-	// Selector is the variable by which a container selects a profile.
-	Selector string
+	// Selectors are the variables by which a container selects a profile.
+	Selectors []string
 }
 
 // Profile is one identity of a ServiceAccount that has several, complete and valid.

@@ -67,10 +67,10 @@ func (s *Settings) ParseServiceAccount(namespace, name string, annotations map[s
 		alone := slices.Contains(tokens, d.Name)
 		switch {
 		case alone && identifies(d, annotations):
-			p.invalid(Tokens, fmt.Errorf("must not name %s together with %s", d.Name, identityKeys(d)))
+			p.invalid(Tokens, fmt.Errorf("must not name %s together with %s", d.Name, d.AsksBy()))
 		case slices.Contains(asked, d):
 			account.Identities = append(account.Identities, p.identity(d, alone))
-		case !d.Plain():
+		default:
 			p.denyWithoutIdentity(d)
 		}
 	}
@@ -89,6 +89,22 @@ func (s *Settings) ParseServiceAccount(namespace, name string, annotations map[s
 		return nil, p.errs
 	}
 	return &account, nil
+}
+
+// Doubts returns why SDKs cannot use identities of the ServiceAccount, if so: each names an
+// annotation.
+func (a *ServiceAccount) Doubts() []string {
+	var doubts []string
+	for i := range a.Identities {
+		identity := &a.Identities[i]
+		if identity.Provider.Doubt == nil {
+			continue
+		}
+		if parameter, why := identity.Provider.Doubt(identity.Values); why != "" {
+			doubts = append(doubts, fmt.Sprintf("%s: %s", Key(identity.Provider, parameter), why))
+		}
+	}
+	return doubts
 }
 
 type serviceAccountParser struct {
@@ -203,7 +219,7 @@ func (p *serviceAccountParser) audience(d *Provider, values Values) string {
 func (p *serviceAccountParser) denyWithoutIdentity(d *Provider) {
 	for _, key := range full(d.Keys()) {
 		if _, found := p.annotations[key]; found {
-			p.denyUseless(key, identityKeys(d))
+			p.denyUseless(key, d.AsksBy())
 		}
 	}
 	p.denyProfiles(d)

@@ -106,9 +106,7 @@ func Key(d *Provider, name string) string {
 func (s *Settings) ServiceAccountKeys() []string {
 	var keys []string
 	for _, d := range s.Providers {
-		if !d.Plain() {
-			keys = append(keys, full(d.Keys())...)
-		}
+		keys = append(keys, full(d.Keys())...)
 	}
 	return append(keys, Audience, Tokens, TokenExpirationSeconds)
 }
@@ -142,11 +140,6 @@ func full(keys []string) []string {
 		keys[i] = Prefix + key
 	}
 	return keys
-}
-
-// identityKeys returns the keys of a provider that ask for its identity, for a message.
-func identityKeys(d *Provider) string {
-	return strings.Join(full(d.IdentityKeys()), " or ")
 }
 
 // TokenAlone lists the providers that the annotation Tokens may name.

@@ -58,6 +58,7 @@ func TestKeysDoNotChange(t *testing.T) {
 		"lanyard.dev/aws-role-arn", "lanyard.dev/aws-region", "lanyard.dev/aws-session-name", "lanyard.dev/aws-token-path", "lanyard.dev/aws-audience",
 		"lanyard.dev/azure-client-id", "lanyard.dev/azure-tenant-id", "lanyard.dev/azure-token-path", "lanyard.dev/azure-audience",
 		"lanyard.dev/gcp-workload-identity-provider", "lanyard.dev/gcp-service-account", "lanyard.dev/gcp-project", "lanyard.dev/gcp-token-path", "lanyard.dev/gcp-audience",
+		"lanyard.dev/token-path",
 		"lanyard.dev/audience", "lanyard.dev/tokens", "lanyard.dev/token-expiration-seconds",
 	}
 	if diff := cmp.Diff(serviceAccount, s.ServiceAccountKeys()); diff != "" {
@@ -107,8 +108,8 @@ func TestMaxServiceAccountBytesIsEnoughForEveryValidServiceAccount(t *testing.T)
 	t.Parallel()
 	s := newSettings(t)
 	limit := s.MaxServiceAccountBytes()
-	if limit > 10240 {
-		t.Errorf("got %d bytes, want at most 10240: one is kept for each ServiceAccount", limit)
+	if limit > 10752 {
+		t.Errorf("got %d bytes, want at most 10752: one is kept for each ServiceAccount", limit)
 	}
 
 	longest, most := longestServiceAccount(t, s)
@@ -220,7 +221,7 @@ func TestIsIdentity(t *testing.T) {
 
 // provided returns a provider with one parameter.
 func provided(name, parameter string, maxBytes int) *annotations.Provider {
-	return &annotations.Provider{Name: name, MaxAudienceBytes: 1, Parameters: []annotations.Parameter{{Name: parameter, MaxBytes: maxBytes}}}
+	return &annotations.Provider{Name: name, MaxAudienceBytes: 1, Parameters: []annotations.Parameter{{Name: parameter, Identity: true, MaxBytes: maxBytes}}}
 }
 
 func TestNewSettingsDeniesProvidersThatDoNotGoTogether(t *testing.T) {

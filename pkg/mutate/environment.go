@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/lanyard-dev/lanyard/internal/provider"
+	"github.com/lanyard-dev/lanyard/internal/texts"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
 )
@@ -31,6 +32,7 @@ func (m *mutation) missingVariables(c *container) [][]byte {
 			continue
 		}
 		selects := selectsProfile(c, p)
+		m.findUnknownProfiles(c, p)
 		if shadows := shadows(c, p, selects); len(shadows) > 0 {
 			m.addFinding(reason.EnvironmentShadowed, c.name, "it sets "+strings.Join(shadows, ", ")+", which SDKs may prefer to the injected "+p.Name+" identity")
 		}
@@ -89,8 +91,10 @@ func ownCredentials(c *container, p *encodedProvider) []string {
 // is not included.
 func shadows(c *container, p *encodedProvider, selects bool) []string {
 	var set []string
-	for _, name := range p.Shadows {
-		if c.variable(name) == nil || selects && name == p.Selector {
+	for i := range p.Shadows {
+		name := p.Shadows[i].Name
+		got := c.variable(name)
+		if got == nil || !p.Shadows[i].Harms(string(got.value), got.derived) || selects && slices.Contains(p.Selectors, name) {
 			continue
 		}
 		if i := slices.IndexFunc(p.Variables, func(v annotations.Variable) bool { return v.Name == name }); i < 0 || setsOther(c, &p.Variables[i]) {
@@ -119,11 +123,22 @@ func sets(c *container, name string) bool {
 // selectsProfile reports whether the container selects a profile of Lanyard's file, and
 // not of its own.
 func selectsProfile(c *container, p *encodedProvider) bool {
-	if p.Selector == "" {
-		return false
-	}
-	return sets(c, p.Selector) &&
+	return slices.ContainsFunc(p.Selectors, func(name string) bool { return sets(c, name) }) &&
 		!slices.ContainsFunc(p.Variables, func(v annotations.Variable) bool { return v.Profiles && setsOther(c, &v) })
+}
+
+// findUnknownProfiles reports a profile that the container selects, and that the ServiceAccount
+// does not have: SDKs then have no credentials at all.
+func (m *mutation) findUnknownProfiles(c *container, p *encodedProvider) {
+	if !selectsProfile(c, p) {
+		return
+	}
+	for _, name := range p.Selectors {
+		if got := c.variable(name); sets(c, name) && !got.derived && !slices.Contains(p.Profiles, string(got.value)) {
+			m.addFinding(reason.EnvironmentShadowed, c.name, fmt.Sprintf("its %s selects the profile %q, and the %s profiles of its ServiceAccount are %s",
+				name, texts.Cut(got.value, texts.MaxShown), p.Name, strings.Join(p.Profiles, ", ")))
+		}
+	}
 }
 
 // overridesChoice reports whether the variable would override how the container chooses
@@ -141,5 +156,6 @@ func overridesChoice(c *container, p *encodedProvider, v *annotations.Variable, 
 
 // setsGroup reports whether the container sets a variable of the group.
 func setsGroup(c *container, p *encodedProvider, group string) bool {
-	return group != "" && slices.ContainsFunc(p.Variables, func(v annotations.Variable) bool { return v.Group == group && c.variable(v.Name) != nil })
+	return group != "" && (slices.ContainsFunc(p.Variables, func(v annotations.Variable) bool { return v.Group == group && c.variable(v.Name) != nil }) ||
+		slices.ContainsFunc(p.Synonyms[group], func(name string) bool { return c.variable(name) != nil }))
 }

@@ -34,7 +34,7 @@ func injection() *provider.Injection {
 			{Name: "REGION", Value: "eu", Group: "region"},
 			{Name: "DEFAULT_REGION", Value: "eu", Group: "region"},
 		},
-		Shadows: []string{"KEY"},
+		Shadows: []annotations.Shadow{{Name: "KEY"}},
 	}}}
 }
 

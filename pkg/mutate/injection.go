@@ -74,8 +74,13 @@ func newInjection(injection *provider.Injection) *encodedInjection {
 			result.known[v.Name] = struct{}{}
 		}
 		result.conditional = result.conditional || p.Needs != ""
-		for _, name := range p.Shadows {
-			result.known[name] = struct{}{}
+		for _, shadow := range p.Shadows {
+			result.known[shadow.Name] = struct{}{}
+		}
+		for _, names := range p.Synonyms {
+			for _, name := range names {
+				result.known[name] = struct{}{}
+			}
 		}
 		result.environment = append(result.environment, p.variables...)
 		result.providers = append(result.providers, p)

@@ -10,7 +10,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/lanyard-dev/lanyard/internal/jsonscan"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/mutate"
 	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
@@ -114,17 +113,11 @@ func TestAPodWithAMemberTwiceIsNotRead(t *testing.T) {
 		`{"metadata":{},"metadata":{}}`:                                                                          "pod: metadata: is there twice",
 		`{"metadata":{"spec":1,"containers":[]},"spec":{"metadata":1,"annotations":{},"labels":{},"future":{}}}`: "",
 	} {
-		_, err := mutateRead(text)
+		_, err := mutate.ReadPod([]byte(text), &annotations.Settings{})
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%s: got error %v, want %q", text, err, want)
 		}
 	}
-}
-
-func mutateRead(text string) (*mutate.Pod, error) {
-	pod := new(mutate.Pod)
-	_, err := pod.Read(jsonscan.New([]byte(text)), &annotations.Settings{})
-	return pod, err
 }
 
 // Of two members of the same name in other objects, the last one counts, as in encoding/json.
@@ -138,7 +131,7 @@ func TestTheLastOfTwoMembersCounts(t *testing.T) {
 		`{"spec":{"os":{"name":"windows"},"nodeSelector":{"kubernetes.io/os":"linux"}}}`:                        true,
 		`{"spec":{"nodeSelector":{"kubernetes.io/os":"windows"},"os":{"name":"linux"}},"metadata":{"name":""}}`: true,
 	} {
-		pod, err := mutateRead(text)
+		pod, err := mutate.ReadPod([]byte(text), &annotations.Settings{})
 		if err != nil || pod.Windows != want {
 			t.Errorf("%s: got Windows %t and error %v, want %t", text, pod.Windows, err, want)
 		}

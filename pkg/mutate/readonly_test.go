@@ -178,8 +178,7 @@ func TestTheKindsOfReadOnlyVolumesAreOfTheAPI(t *testing.T) {
 	t.Parallel()
 	source := reflect.TypeFor[corev1.VolumeSource]()
 	has := map[string]bool{} // the member readOnly
-	for i := range source.NumField() {
-		field := source.Field(i)
+	for field := range source.Fields() {
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 		_, has[name] = field.Type.Elem().FieldByName("ReadOnly")
 	}

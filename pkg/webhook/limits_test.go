@@ -15,7 +15,7 @@ import (
 	ctrlwebhook "sigs.k8s.io/controller-runtime/pkg/webhook"
 )
 
-// fakeConn is a connection that only knows whether it is closed.
+// fakeConn is a connection that only records whether it was closed.
 type fakeConn struct {
 	net.Conn
 	closed bool

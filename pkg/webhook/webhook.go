@@ -12,8 +12,8 @@
 // MutateServiceAccountPath and ValidateServiceAccountPath. Register them as the
 // manifests of Lanyard do, with the guard.
 //
-// lanyard-webhook itself does not use this package, because controller-runtime
-// loads every API type into memory. With the same settings and the same objects, both
+// lanyard-webhook itself does not use this package: it has its own server and cache.
+// ARCHITECTURE.md has the figures. With the same settings and the same objects, both
 // decide alike. These differences remain:
 //
 //   - lanyard-webhook finds the audiences of the API server by itself. Here, the
@@ -33,7 +33,8 @@
 //   - client certificates of the API servers, with ClientCAName in the options of the
 //     server, or a NetworkPolicy: otherwise any pod can send requests. lanyard-webhook can
 //     also limit the names in the certificates;
-//   - limits of the manager's other ports, for metrics and probes;
+//   - limits of the ports for metrics and probes: the manager has no option for them. Turn
+//     its own servers off, and add a manager.Server for each port, as examples/embed does;
 //   - RBAC: the rights to get, list and watch ServiceAccounts and Namespaces, and nothing
 //     else that the operator does not need for itself;
 //   - a memory limit, and GOMEMLIMIT below it: requests and their connections may take

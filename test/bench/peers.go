@@ -62,7 +62,7 @@ func knownPeers() []peer {
 // no flag. So only one peer runs at a time.
 const fixedPort = "9443"
 
-// findPeers returns the webhooks with the programs eks, azure and pfnet of a directory.
+// findPeers returns the webhooks, with the programs eks, azure and pfnet in a directory.
 func findPeers(dir string) ([]peer, error) {
 	if dir == "" {
 		return nil, errors.New("got no programs to compare with, want -peers=DIR with the programs eks, azure and pfnet; test/bench/README.md says where they come from")
@@ -82,8 +82,8 @@ func findPeers(dir string) ([]peer, error) {
 	return all, nil
 }
 
-// peerVersion returns what is in the file PROGRAM.version, or else the version that Go wrote into
-// the program.
+// peerVersion returns the content of the file PROGRAM.version, or else the version in the
+// program's build information.
 func peerVersion(program string) (string, error) {
 	given, err := os.ReadFile(program + ".version")
 	if err == nil {

@@ -43,20 +43,13 @@ type cluster struct {
 
 func startCluster(t *testing.T) *cluster {
 	t.Helper()
-	plane, err := controlplane.Start(t.Context(), controlplane.Options{})
+	plane := controlplane.Run(t)
+	client, err := kubernetes.NewForConfig(plane.Config())
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := plane.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	c := &cluster{plane: plane, kubeconfig: filepath.Join(t.TempDir(), "kubeconfig"), helm: action.NewConfiguration()}
+	c := &cluster{plane: plane, client: client, kubeconfig: filepath.Join(t.TempDir(), "kubeconfig"), helm: action.NewConfiguration()}
 	if err := plane.Kubeconfig(c.kubeconfig); err != nil {
-		t.Fatal(err)
-	}
-	if c.client, err = kubernetes.NewForConfig(plane.Config()); err != nil {
 		t.Fatal(err)
 	}
 	flags := genericclioptions.NewConfigFlags(false)
@@ -172,16 +165,19 @@ func (c *cluster) createAccount(t *testing.T, name string, labelled bool) {
 		}
 		return nil
 	}
-	var last error
-	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
-		last = create(metav1.DryRunAll)
-		return last == nil, nil
-	})
-	if err == nil {
-		last = create()
+	eventually(t, "the dry run of ServiceAccount "+name, func() error { return create(metav1.DryRunAll) })
+	if err := create(); err != nil {
+		t.Fatalf("create ServiceAccount %s: %v", name, err)
 	}
-	if last != nil {
-		t.Fatalf("create ServiceAccount %s: %v", name, last)
+}
+
+// eventually calls try until it succeeds, for up to a minute.
+func eventually(t *testing.T, what string, try func() error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := process.Poll(ctx, what, func(context.Context) error { return try() }); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -263,9 +259,9 @@ func (c *cluster) settled(t *testing.T) (keys []string) {
 	return keys
 }
 
-// The replicas go on running for a while after "helm uninstall", and must write nothing
-// (internal/webhook/servingcert tests a week of it). They are called by a URL, with an IP address that the self-managed
-// certificate must be for.
+// The replicas keep running for a while after "helm uninstall", and must not write anything
+// (internal/webhook/servingcert tests a week of it). The API server calls them by a URL with an
+// IP address, so the self-managed certificate must contain that address.
 func TestInstallAndUninstallOnAnAPIServer(t *testing.T) {
 	c := startCluster(t)
 	before := c.settled(t)
@@ -308,12 +304,8 @@ func TestInstallAndUninstallOnAnAPIServer(t *testing.T) {
 		Spec:       corev1.PodSpec{ServiceAccountName: "try", Containers: []corev1.Container{{Name: "main", Image: "none"}}},
 	}
 	// The API server learns from a watch that the guard is gone.
-	var last error
-	err = process.Until(t.Context(), "a pod to be created", time.Minute, func(ctx context.Context) (bool, error) {
-		_, last = c.client.CoreV1().Pods("default").Create(ctx, pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-		return last == nil, nil
+	eventually(t, "the dry run of a pod", func() error {
+		_, err := c.client.CoreV1().Pods("default").Create(t.Context(), pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		return err
 	})
-	if err != nil {
-		t.Errorf("%v: %v", err, last)
-	}
 }

@@ -40,7 +40,7 @@ func newDecoder(t *testing.T) runtime.Decoder {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		clientgoscheme.AddToScheme, certmanagerv1.AddToScheme, monitoringv1.AddToScheme, addPodMonitoring,
+		clientgoscheme.AddToScheme, certmanagerv1.AddToScheme, monitoringv1.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)

@@ -129,11 +129,7 @@ func TestTheManifestsOfAReleaseHaveNoOtherImage(t *testing.T) {
 func remote(t *testing.T) string {
 	t.Helper()
 	root := filepath.Join(t.TempDir(), "lanyard")
-	files, err := tree.Files("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, file := range files {
+	for _, file := range tree.Files(t, "../..") {
 		if !strings.HasPrefix(file, "deploy/") {
 			continue
 		}

@@ -6,6 +6,8 @@ package docs
 import (
 	"strings"
 	"testing"
+
+	"github.com/lanyard-dev/lanyard/test/support/tree"
 )
 
 // The lines of Go in the page on APIs are lines of the program that the tests run with
@@ -13,7 +15,7 @@ import (
 func TestThePageOnAPIsHasTheLinesOfTheProgram(t *testing.T) {
 	plain := func(line string) string { return strings.Join(strings.Fields(line), " ") }
 	tested := map[string]bool{}
-	for line := range strings.Lines(string(readFile(t, "test/e2e/sdk/go/credentials/apis.go"))) {
+	for line := range strings.Lines(tree.Read(t, root, "test/e2e/sdk/go/credentials/apis.go")) {
 		tested[plain(line)] = true
 	}
 	found := 0

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/lanyard-dev/lanyard/test/support/tree"
 )
 
 const architecture = "ARCHITECTURE.md"
@@ -19,7 +21,7 @@ const architecture = "ARCHITECTURE.md"
 func goPackages(t *testing.T) []string {
 	t.Helper()
 	var found []string
-	for _, name := range files(t) {
+	for _, name := range tree.Files(t, root) {
 		top, _, _ := strings.Cut(name, "/")
 		if !slices.Contains([]string{"cmd", "internal", "pkg"}, top) || strings.HasSuffix(name, "_test.go") || path.Ext(name) != ".go" {
 			continue
@@ -51,7 +53,7 @@ func namedPackages(text string) []string {
 }
 
 func TestTheArchitectureNamesEachPackage(t *testing.T) {
-	named := namedPackages(string(readFile(t, architecture)))
+	named := namedPackages(tree.Read(t, root, architecture))
 	for _, directory := range goPackages(t) {
 		if !slices.Contains(named, directory) && directory != "cmd/webhook/app" {
 			t.Errorf("%s has no package %s", architecture, directory)
@@ -73,7 +75,7 @@ var namedFile = regexp.MustCompile("`((?:cmd|internal|pkg|test|charts|examples)/
 
 func TestTheFilesInTheArchitectureExist(t *testing.T) {
 	checked := 0
-	for _, match := range namedFile.FindAllStringSubmatch(string(readFile(t, architecture)), -1) {
+	for _, match := range namedFile.FindAllStringSubmatch(tree.Read(t, root, architecture), -1) {
 		if strings.Contains(match[1], "NAME") {
 			continue
 		}

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/lanyard-dev/lanyard/test/support/golden"
+	"github.com/lanyard-dev/lanyard/test/support/tree"
 )
 
 // The recorded commands: the pages of the suite cli on a cluster, and the texts of the suite cli
@@ -33,10 +34,10 @@ func recorded(t *testing.T) map[string][]string {
 			found[command] = append(found[command], output)
 		}
 	}
-	for _, name := range files(t) {
+	for _, name := range tree.Files(t, root) {
 		switch {
 		case strings.HasPrefix(name, recordedPages):
-			for _, part := range strings.Split(string(readFile(t, name)), "```text\n")[1:] {
+			for _, part := range strings.Split(tree.Read(t, root, name), "```text\n")[1:] {
 				part, _, _ = strings.Cut(part, "\n```\n")
 				add(part)
 			}

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/lanyard-dev/lanyard/test/support/decisions"
+	"github.com/lanyard-dev/lanyard/test/support/tree"
 )
 
 // application has the fields of Argo CD's Application that the pages use, by the
@@ -149,7 +150,7 @@ func checkValues(defaults, set map[string]any, in string) error {
 func chartValues(t *testing.T) map[string]any {
 	t.Helper()
 	var values map[string]any
-	if err := yaml.Unmarshal(readFile(t, "charts/lanyard/values.yaml"), &values); err != nil {
+	if err := yaml.Unmarshal([]byte(tree.Read(t, root, "charts/lanyard/values.yaml")), &values); err != nil {
 		t.Fatal(err)
 	}
 	return values

@@ -16,6 +16,8 @@ import (
 	"testing"
 
 	"github.com/yuin/goldmark/ast"
+
+	"github.com/lanyard-dev/lanyard/test/support/tree"
 )
 
 // repository is the address of a file of the main branch, without its path. In a
@@ -89,8 +91,8 @@ func TestEveryPageThatAFileNamesExists(t *testing.T) {
 	all := pages(t)
 	reference := regexp.MustCompile(`(` + strings.Replace(regexp.QuoteMeta(repository), "main", `(?:main|v[^/\s]+)`, 1) + `|\b(?:docs|charts|deploy|test|examples)/)[\w./-]*\.md(#[\w-]+)?`)
 	checked := 0
-	for _, name := range files(t) {
-		content := readFile(t, name)
+	for _, name := range tree.Files(t, root) {
+		content := []byte(tree.Read(t, root, name))
 		if bytes.IndexByte(content, 0) >= 0 {
 			continue // not a text
 		}

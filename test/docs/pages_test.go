@@ -7,9 +7,7 @@ package docs
 
 import (
 	"fmt"
-	"os"
 	"path"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -37,36 +35,16 @@ type page struct {
 
 var idPattern = regexp.MustCompile(`<a id="([\w-]+)">`)
 
-// files returns the paths of all files of the repository, relative to root.
-func files(t *testing.T) []string {
-	t.Helper()
-	paths, err := tree.Files(root)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return paths
-}
-
-// readFile returns the content of a file of the repository.
-func readFile(t *testing.T, name string) []byte {
-	t.Helper()
-	content, err := os.ReadFile(filepath.Join(root, name))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return content
-}
-
 // pages returns all Markdown files of the repository.
 func pages(t *testing.T) map[string]*page {
 	t.Helper()
 	parser := goldmark.New(goldmark.WithExtensions(extension.GFM)).Parser()
 	found := map[string]*page{}
-	for _, name := range files(t) {
+	for _, name := range tree.Files(t, root) {
 		if path.Ext(name) != ".md" {
 			continue
 		}
-		source := readFile(t, name)
+		source := []byte(tree.Read(t, root, name))
 		p := &page{path: name, source: source, tree: parser.Parse(text.NewReader(source))}
 		for _, heading := range nodes[*ast.Heading](p.tree) {
 			p.anchors = append(p.anchors, newAnchor(textOf(heading, source), p.anchors))

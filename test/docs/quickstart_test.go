@@ -10,12 +10,13 @@ import (
 	"testing"
 
 	"github.com/lanyard-dev/lanyard/test/support/process"
+	"github.com/lanyard-dev/lanyard/test/support/tree"
 )
 
 // After the quick start, lanyard is there, and its output and the page have the same line
 // that puts lanyard on the path.
 func TestTheQuickStartHasTheCommandLineTool(t *testing.T) {
-	script := string(readFile(t, "hack/kind/quickstart.sh"))
+	script := tree.Read(t, root, "hack/kind/quickstart.sh")
 	if !strings.Contains(script, "go build -o bin/lanyard ./cmd/lanyard\n") {
 		t.Error("hack/kind/quickstart.sh: got no build of bin/lanyard")
 	}
@@ -25,7 +26,7 @@ func TestTheQuickStartHasTheCommandLineTool(t *testing.T) {
 	if !strings.Contains(output, line) {
 		t.Errorf("hack/kind/quickstart.sh: want in the output: %s", line)
 	}
-	if page := string(readFile(t, "docs/quickstart-kind.md")); !strings.Contains(page, line) {
+	if page := tree.Read(t, root, "docs/quickstart-kind.md"); !strings.Contains(page, line) {
 		t.Errorf("docs/quickstart-kind.md: want %s", line)
 	}
 }

@@ -127,8 +127,7 @@ func goldenCases() []goldenCase {
 			continue
 		}
 		c := goldenCase{name: golden.Name, pod: &corev1.Pod{}, account: &corev1.ServiceAccount{}}
-		var namespace corev1.Namespace
-		for into, text := range map[any][]byte{c.pod: golden.Pod, c.account: golden.ServiceAccount, &namespace: golden.Namespace} {
+		for into, text := range map[any][]byte{c.pod: golden.Pod, c.account: golden.ServiceAccount} {
 			if text == nil {
 				continue
 			}
@@ -136,7 +135,7 @@ func goldenCases() []goldenCase {
 				panic(err)
 			}
 		}
-		c.namespace, c.touched = namespace.Annotations, golden.Want.Reason == "injected" || golden.Want.Message != ""
+		c.namespace, c.touched = golden.NamespaceAnnotations, golden.Want.Reason == "injected" || golden.Want.Message != ""
 		c.warned = slices.ContainsFunc(golden.Want.Warnings, func(warning string) bool { return strings.HasPrefix(warning, "lanyard: no_container: ") })
 		cases = append(cases, c)
 	}

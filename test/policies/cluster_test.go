@@ -26,16 +26,7 @@ func TestOnAnAPIServer(t *testing.T) {
 
 func start(t *testing.T) *cluster {
 	t.Helper()
-	plane, err := controlplane.Start(t.Context(), controlplane.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := plane.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	config := plane.Config()
+	config := controlplane.Run(t).Config()
 	config.WarningHandler = rest.NoWarnings{}
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {

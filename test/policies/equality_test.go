@@ -71,7 +71,8 @@ type golden struct {
 	namespace *corev1.Namespace
 	// warned reports whether the webhook warns that the guard denies the pod.
 	warned bool
-	// message is that of a denial, and want is else the pod as the webhook makes it.
+	// message is the message of a denial. If there is none, want is the pod as the webhook leaves
+	// it.
 	message string
 	want    *corev1.Pod
 	// index is in the names of the case's namespaces.

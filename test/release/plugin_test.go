@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/lanyard-dev/lanyard/test/support/tree"
 )
 
 // build is what the tests need of a build of .goreleaser.yaml.
@@ -29,7 +31,7 @@ func goreleaserBuild(t *testing.T, id string) *build {
 	var config struct {
 		Builds []build `json:"builds"`
 	}
-	if err := yaml.Unmarshal([]byte(read(t, ".goreleaser.yaml")), &config); err != nil {
+	if err := yaml.Unmarshal([]byte(tree.Read(t, root, ".goreleaser.yaml")), &config); err != nil {
 		t.Fatal(err)
 	}
 	for i := range config.Builds {

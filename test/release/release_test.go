@@ -8,34 +8,13 @@ package release
 
 import (
 	"errors"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 )
 
 // root is the root of the repository.
 const root = "../.."
-
-// run runs make in the root of the repository and returns its output.
-func run(t *testing.T, arguments ...string) (string, error) {
-	t.Helper()
-	command := exec.CommandContext(t.Context(), "make", append([]string{"--no-print-directory"}, arguments...)...)
-	command.Dir = root
-	output, err := command.CombinedOutput()
-	return string(output), err
-}
-
-// read returns a file of the repository.
-func read(t *testing.T, name string) string {
-	t.Helper()
-	text, err := os.ReadFile(filepath.Join(root, name))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
-}
 
 // execute returns the exit code and the output of a program.
 func execute(t *testing.T, name string, arguments ...string) (code int, output string) {

@@ -15,6 +15,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/lanyard-dev/lanyard/test/support/tree"
 )
 
 // bom is what the test reads of a CycloneDX bill of materials.
@@ -42,7 +44,7 @@ type property struct {
 //
 //nolint:paralleltest // it builds
 func TestTheBillOfMaterialsIsThatOfTheBinary(t *testing.T) {
-	if output, err := run(t, "sbom"); err != nil {
+	if output, err := tree.Make(t, root, "sbom"); err != nil {
 		t.Fatalf("%v\n%s", err, output)
 	}
 	binary := filepath.Join(root, "bin", "lanyard-webhook")

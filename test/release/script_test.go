@@ -10,6 +10,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/lanyard-dev/lanyard/test/support/tree"
 )
 
 // releaseFiles are the files that name the version, and how they do.
@@ -51,7 +53,7 @@ func releaseTree(t *testing.T, stale string) string {
 		}
 	}
 	for name, changes := range releaseFiles {
-		text := read(t, name)
+		text := tree.Read(t, root, name)
 		for _, change := range changes {
 			if name != stale {
 				text = regexp.MustCompile(change.pattern).ReplaceAllString(text, change.replacement)
@@ -59,8 +61,8 @@ func releaseTree(t *testing.T, stale string) string {
 		}
 		write(name, text)
 	}
-	write("hack/release.sh", read(t, "hack/release.sh"))
-	write(".goreleaser.yaml", read(t, ".goreleaser.yaml"))
+	write("hack/release.sh", tree.Read(t, root, "hack/release.sh"))
+	write(".goreleaser.yaml", tree.Read(t, root, ".goreleaser.yaml"))
 	succeeds, err := exec.LookPath("true")
 	if err != nil {
 		t.Fatal(err)

@@ -23,6 +23,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/lanyard-dev/lanyard/test/support/tree"
 )
 
 var dist = flag.String("dist", "", "directory with what GoReleaser built; \"make snapshot\" sets it")
@@ -142,7 +144,7 @@ func expectKrew(t *testing.T, archives map[string]string) {
 // pluginPlatforms returns the platforms of the Makefile.
 func pluginPlatforms(t *testing.T) []string {
 	t.Helper()
-	match := regexp.MustCompile(`(?m)^PLUGIN_PLATFORMS *:= (.*)$`).FindStringSubmatch(read(t, "Makefile"))
+	match := regexp.MustCompile(`(?m)^PLUGIN_PLATFORMS *:= (.*)$`).FindStringSubmatch(tree.Read(t, root, "Makefile"))
 	if match == nil {
 		t.Fatal("got no PLUGIN_PLATFORMS in the Makefile")
 	}

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/lanyard-dev/lanyard/test/support/tree"
 )
 
 // url returns the URL of a directory.
@@ -19,8 +21,8 @@ func url(t *testing.T, directory string) string {
 	return "file://" + path
 }
 
-// A scan that found nothing and a scan that could not look must not be confused.
-// The tests have a database with one entry, for golang.org/x/text v0.3.7.
+// A scan that failed must not look like a scan that found nothing. The tests have a database with
+// one entry, for golang.org/x/text v0.3.7.
 //
 //nolint:paralleltest // each run builds the tool if it is missing
 func TestVulnerabilities(t *testing.T) {
@@ -52,7 +54,7 @@ func TestVulnerabilities(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			output, err := run(t, "vuln", "MODULES="+test.modules, "GOVULNDB="+test.database)
+			output, err := tree.Make(t, root, "vuln", "MODULES="+test.modules, "GOVULNDB="+test.database)
 			if (err == nil) != (test.exit == none) || !strings.Contains(output, test.exit) {
 				t.Errorf("got error %v, want %q in\n%s", err, test.exit, output)
 			}

@@ -17,7 +17,7 @@ import (
 // other. Flags and files that an entry names exist.
 func TestTheChangelogIsTrue(t *testing.T) {
 	t.Parallel()
-	_, unreleased, _ := strings.Cut(read(t, "CHANGELOG.md"), "\n## [Unreleased]\n")
+	_, unreleased, _ := strings.Cut(tree.Read(t, root, "CHANGELOG.md"), "\n## [Unreleased]\n")
 	unreleased, _, _ = strings.Cut(unreleased, "\n## ")
 	seen := map[string]bool{}
 	for line := range strings.Lines(unreleased) {
@@ -45,15 +45,11 @@ func TestTheChangelogIsTrue(t *testing.T) {
 // productCode returns the Go code of internal and cmd, without tests.
 func productCode(t *testing.T) string {
 	t.Helper()
-	files, err := tree.Files(root)
-	if err != nil {
-		t.Fatal(err)
-	}
 	var code strings.Builder
-	for _, file := range files {
+	for _, file := range tree.Files(t, root) {
 		top, _, _ := strings.Cut(file, "/")
 		if (top == "internal" || top == "cmd") && strings.HasSuffix(file, ".go") && !strings.HasSuffix(file, "_test.go") {
-			code.WriteString(read(t, file))
+			code.WriteString(tree.Read(t, root, file))
 		}
 	}
 	return code.String()

@@ -21,17 +21,13 @@ import (
 
 func TestOSSFuzzBuildsEveryFuzzTarget(t *testing.T) {
 	t.Parallel()
-	files, err := tree.Files(root)
-	if err != nil {
-		t.Fatal(err)
-	}
 	function := regexp.MustCompile(`(?m)^func (Fuzz\w+)\(`)
 	var want []string
-	for _, file := range files {
+	for _, file := range tree.Files(t, root) {
 		if top, _, _ := strings.Cut(file, "/"); top == "test" || !strings.HasSuffix(file, "_test.go") {
 			continue
 		}
-		for _, match := range function.FindAllStringSubmatch(read(t, file), -1) {
+		for _, match := range function.FindAllStringSubmatch(tree.Read(t, root, file), -1) {
 			want = append(want, "github.com/lanyard-dev/lanyard/"+path.Dir(file)+" "+match[1]+" "+match[1])
 		}
 	}
@@ -52,7 +48,7 @@ func TestOSSFuzzBuildsEveryFuzzTarget(t *testing.T) {
 // SECURITY-INSIGHTS.yml is for programs. It must say the same as the pages.
 func TestSecurityInsightsNameFilesThatExist(t *testing.T) {
 	t.Parallel()
-	text := read(t, "SECURITY-INSIGHTS.yml")
+	text := tree.Read(t, root, "SECURITY-INSIGHTS.yml")
 	var insights struct {
 		Project struct {
 			Reporting struct {
@@ -68,7 +64,7 @@ func TestSecurityInsightsNameFilesThatExist(t *testing.T) {
 	}
 	email := insights.Project.Reporting.Contact.Email
 	for _, file := range []string{"SECURITY.md", "hack/oss-fuzz/project.yaml"} {
-		if email == "" || !insights.Project.Reporting.Accepted || !strings.Contains(read(t, file), email) {
+		if email == "" || !insights.Project.Reporting.Accepted || !strings.Contains(tree.Read(t, root, file), email) {
 			t.Errorf("got the contact %q, want one that %s has", email, file)
 		}
 	}

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/lanyard-dev/lanyard/test/support/tree"
 )
 
 // A value that make writes into a recipe is run by the shell. The name of a Git tag may
@@ -32,7 +34,7 @@ func TestMakeRunsNoValueOfAVariable(t *testing.T) {
 		t.Run(call, func(t *testing.T) {
 			t.Parallel()
 			target, variable, _ := strings.Cut(call, " ")
-			output, err := run(t, "--dry-run", target, variable+"="+strings.ReplaceAll(value, "$", "$$"))
+			output, err := tree.Make(t, root, "--dry-run", target, variable+"="+strings.ReplaceAll(value, "$", "$$"))
 			if err != nil || strings.Contains(output, "touch x") {
 				t.Errorf("got the value in a recipe (%v):\n%s", err, output)
 			}
@@ -44,7 +46,7 @@ func TestAVersionIsNotACommand(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "x")
 	version := "v1;touch " + file
-	output, err := run(t, "release-notes", "VERSION="+version)
+	output, err := tree.Make(t, root, "release-notes", "VERSION="+version)
 	if err == nil || !strings.Contains(output, `got version "`+version+`", want one like v1.2.3`) {
 		t.Errorf("got error %v, want one about the version:\n%s", err, output)
 	}

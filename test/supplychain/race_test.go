@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/lanyard-dev/lanyard/test/support/tree"
 )
 
 // The race detector must watch every package of lanyard-webhook that starts a goroutine or
@@ -33,7 +35,7 @@ func TestTheRaceDetectorWatchesTheWebhook(t *testing.T) {
 		path, files, _ := strings.Cut(line, " ")
 		directory, ours := strings.CutPrefix(path, module)
 		if !ours || !slices.ContainsFunc(strings.Fields(files), func(file string) bool {
-			return concurrent.MatchString(read(t, directory+"/"+file))
+			return concurrent.MatchString(tree.Read(t, root, directory+"/"+file))
 		}) {
 			continue
 		}
@@ -47,7 +49,7 @@ func TestTheRaceDetectorWatchesTheWebhook(t *testing.T) {
 	}
 }
 
-// The race detector skips these tests, so they must be where the Makefile runs them without it.
+// The tests that "make test-race" skips must be in the package that "make test-plain" runs.
 func TestWhatTheRaceDetectorSkipsExists(t *testing.T) {
 	t.Parallel()
 	directory := strings.TrimPrefix(find(t, "Makefile", `(?m)^UNRACED *:= (.*)$`), "./")
@@ -58,7 +60,7 @@ func TestWhatTheRaceDetectorSkipsExists(t *testing.T) {
 	var code strings.Builder
 	for _, entry := range entries {
 		if strings.HasSuffix(entry.Name(), "_test.go") {
-			code.WriteString(read(t, directory+"/"+entry.Name()))
+			code.WriteString(tree.Read(t, root, directory+"/"+entry.Name()))
 		}
 	}
 	for name := range strings.SplitSeq(find(t, "Makefile", `(?m)^UNRACED_TESTS *:= (.*)$`), "|") {

@@ -27,13 +27,13 @@ func TestGoReleaserBuildsProgramsThatExist(t *testing.T) {
 			GOARCH []string `json:"goarch"`
 		} `json:"builds"`
 	}
-	if err := yaml.Unmarshal([]byte(read(t, ".goreleaser.yaml")), &config); err != nil {
+	if err := yaml.Unmarshal([]byte(tree.Read(t, root, ".goreleaser.yaml")), &config); err != nil {
 		t.Fatal(err)
 	}
 	var binaries []string
 	for _, build := range config.Builds {
 		binaries = append(binaries, build.Binary)
-		name, err := exec.CommandContext(t.Context(), "go", "list", "-C", root, "-f", "{{.Name}}", build.Main).Output() // downloads are printed as errors
+		name, err := exec.CommandContext(t.Context(), "go", "list", "-C", root, "-f", "{{.Name}}", build.Main).Output() // "go list" reports downloads on the error stream
 		if got := strings.TrimSpace(string(name)); err != nil || got != "main" {
 			t.Errorf("%s: got package %s (%v), want main", build.Main, got, err)
 		}
@@ -56,7 +56,7 @@ func TestGoReleaserBuildsProgramsThatExist(t *testing.T) {
 func TestCodeOwnersOwnFilesThatExist(t *testing.T) {
 	t.Parallel()
 	owned := 0
-	for line := range strings.Lines(read(t, ".github/CODEOWNERS")) {
+	for line := range strings.Lines(tree.Read(t, root, ".github/CODEOWNERS")) {
 		fields := strings.Fields(line)
 		if len(fields) == 0 || strings.HasPrefix(fields[0], "#") {
 			continue
@@ -83,7 +83,7 @@ func TestRenovateCoversEveryModule(t *testing.T) {
 		IgnorePaths     []string `json:"ignorePaths"`
 		EnabledManagers []string `json:"enabledManagers"`
 	}
-	if err := json.Unmarshal([]byte(read(t, "renovate.json")), &config); err != nil {
+	if err := json.Unmarshal([]byte(tree.Read(t, root, "renovate.json")), &config); err != nil {
 		t.Fatal(err)
 	}
 	if len(config.EnabledManagers) > 0 {
@@ -98,11 +98,7 @@ func TestRenovateCoversEveryModule(t *testing.T) {
 			return strings.Contains("/"+file, directory)
 		})
 	}
-	files, err := tree.Files(root)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, file := range files {
+	for _, file := range tree.Files(t, root) {
 		if !slices.Contains([]string{"go.mod", "package.json", "Dockerfile"}, path.Base(file)) {
 			continue
 		}
@@ -123,7 +119,7 @@ func TestGoReleaserPublishesNothing(t *testing.T) {
 		Casks []publisher `json:"homebrew_casks"`
 		Signs []any       `json:"signs"`
 	}
-	text := read(t, ".goreleaser.yaml")
+	text := tree.Read(t, root, ".goreleaser.yaml")
 	if err := yaml.Unmarshal([]byte(text), &config); err != nil {
 		t.Fatal(err)
 	}

@@ -41,20 +41,10 @@ type job struct {
 	} `json:"steps"`
 }
 
-// read returns a file of the repository.
-func read(t *testing.T, name string) string {
-	t.Helper()
-	text, err := os.ReadFile(filepath.Join(root, name))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
-}
-
 // find returns the first group of the only match of the pattern in the file.
 func find(t *testing.T, name, pattern string) string {
 	t.Helper()
-	matches := regexp.MustCompile(pattern).FindAllStringSubmatch(read(t, name), -1)
+	matches := regexp.MustCompile(pattern).FindAllStringSubmatch(tree.Read(t, root, name), -1)
 	if len(matches) != 1 {
 		t.Fatalf("%s: got %d matches of %s, want 1", name, len(matches), pattern)
 	}
@@ -117,7 +107,7 @@ func (w workflow) calls() []string {
 
 func TestWorkflowsCallTargetsOfTheMakefile(t *testing.T) {
 	t.Parallel()
-	makefile := read(t, "Makefile")
+	makefile := tree.Read(t, root, "Makefile")
 	all := workflows(t)
 	for name, w := range all {
 		calls := w.calls()
@@ -142,7 +132,7 @@ func TestTheCIWorkflowRunsWhatCIRunRuns(t *testing.T) {
 	t.Parallel()
 	ci := workflows(t)["ci.yaml"]
 	calls := ci.calls()
-	want := targets(withoutComments(read(t, ".ci/run")))
+	want := targets(withoutComments(tree.Read(t, root, ".ci/run")))
 	if len(want) < 8 {
 		t.Errorf("got only %q in .ci/run", want)
 	}
@@ -156,8 +146,8 @@ func TestTheCIWorkflowRunsWhatCIRunRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The suites that .ci/run names, or that hack/e2e.sh runs by default.
-	commands := withoutComments(read(t, ".ci/run") + read(t, "hack/e2e.sh"))
-	nightly := read(t, ".github/workflows/nightly.yaml")
+	commands := withoutComments(tree.Read(t, root, ".ci/run") + tree.Read(t, root, "hack/e2e.sh"))
+	nightly := tree.Read(t, root, ".github/workflows/nightly.yaml")
 	for _, directory := range directories {
 		suite := directory.Name()
 		inCI := slices.Contains(ci.Jobs["e2e"].Strategy.Matrix["suite"], suite)
@@ -182,7 +172,7 @@ func TestActionsArePinnedToCommits(t *testing.T) {
 	pinned := regexp.MustCompile(`^uses: ([\w-]+/[\w-]+)(?:/[\w-]+)?@([0-9a-f]{40} # v\d+\.\d+\.\d+)$`)
 	versions := map[string]string{} // by repository
 	for name := range workflows(t) {
-		for line := range strings.Lines(read(t, filepath.Join(".github/workflows", name))) {
+		for line := range strings.Lines(tree.Read(t, root, filepath.Join(".github/workflows", name))) {
 			_, use, found := strings.Cut(line, "uses:")
 			if !found {
 				continue
@@ -300,7 +290,7 @@ func TestWorkflowsRunNoTextOfOthers(t *testing.T) {
 				}
 			}
 		}
-		text := read(t, filepath.Join(".github/workflows", name))
+		text := tree.Read(t, root, filepath.Join(".github/workflows", name))
 		if host := regexp.MustCompile(`https?://\S+|\w+_MIRROR|GOPROXY`).FindString(text); host != "" {
 			t.Errorf("%s: got %s, want no package mirror: the machine's own sources have one", name, host)
 		}
@@ -327,12 +317,8 @@ func TestWorkflowsHaveTheGoOfTheImage(t *testing.T) {
 // One version of Go builds the product, its tests and all tools.
 func TestEveryModuleNeedsTheSameGo(t *testing.T) {
 	t.Parallel()
-	files, err := tree.Files(root)
-	if err != nil {
-		t.Fatal(err)
-	}
 	want := find(t, "go.mod", `(?m)^go (\S+)$`)
-	for _, file := range files {
+	for _, file := range tree.Files(t, root) {
 		if path.Base(file) != "go.mod" {
 			continue
 		}
@@ -350,7 +336,7 @@ func TestEveryKubernetesVersionIsInTheTable(t *testing.T) {
 	if !slices.Contains(versions, pinned) {
 		t.Errorf("got the versions %s, want one of them to be %s, as in hack/tools/kubernetes", versions, pinned)
 	}
-	table := read(t, "docs/reference/versions.md")
+	table := tree.Read(t, root, "docs/reference/versions.md")
 	var minors []string
 	for _, version := range versions {
 		minor := version[:strings.LastIndex(version, ".")]

@@ -106,11 +106,6 @@ imagePullSecrets:
 {{- end }}
 {{- end -}}
 
-{{- /* The least number of replicas that there are without failures. */ -}}
-{{- define "lanyard.replicas" -}}
-{{- .Values.autoscaling.enabled | ternary .Values.autoscaling.minReplicas .Values.replicaCount -}}
-{{- end -}}
-
 {{- /* The Secret with the serving certificate, in the modes that use one. */ -}}
 {{- define "lanyard.tlsSecret" -}}
 {{- if eq .Values.certificates.mode "secret" -}}

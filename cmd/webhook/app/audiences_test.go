@@ -74,8 +74,8 @@ type transport func(*http.Request) (*http.Response, error)
 
 func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// answers returns the configuration of a client that gets one answer after the other, and
-// then the last one again, and the number of its requests.
+// answers returns the configuration of a client that gets the answers in turn, and the last one
+// for all further requests. asked is the number of requests so far.
 func answers(t *testing.T, answers ...http.HandlerFunc) (config *rest.Config, asked *int) {
 	t.Helper()
 	asked = new(int)

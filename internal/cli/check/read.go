@@ -146,7 +146,7 @@ func (k *checkCommand) policies(ctx context.Context, mutating *admissionregistra
 	var limits []probe.Line
 	switch policies, err := cluster.ReadPolicies(ctx, k.client, names...); {
 	case err == nil:
-		guard, limits = Guard(mutating, policies), Fences(mutating.Name, policies)
+		guard, limits = Guard(mutating, policies), k.fences(ctx, mutating, policies)
 	case apierrors.IsNotFound(err):
 		guard, limits = Guard(mutating, nil), []probe.Line{probe.DoesNotApply("this Kubernetes has no fences: they need 1.30")}
 	default:
@@ -157,6 +157,16 @@ func (k *checkCommand) policies(ctx context.Context, mutating *admissionregistra
 	}
 	k.add("guard", append([]probe.Line{guard}, s.lines()...)...)
 	k.add("fences", limits...)
+}
+
+// fences checks the fences. The certificate's source is an argument of the Deployment in the
+// cluster, which --config does not replace.
+func (k *checkCommand) fences(ctx context.Context, mutating *admissionregistrationv1.MutatingWebhookConfiguration, policies *cluster.Policies) []probe.Line {
+	webhook, _, err := cluster.Options(ctx, k.client, mutating)
+	if err != nil {
+		return Fences(mutating, policies, "", err)
+	}
+	return Fences(mutating, policies, webhook.CertificateSource, nil)
 }
 
 // issuer checks the cluster's issuer, from here as a cloud would.

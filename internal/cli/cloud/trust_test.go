@@ -101,8 +101,8 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// compare compares a text with the one below a heading, in the file of the cloud that the heading
-// begins with.
+// compare compares got with the text below a heading. The heading begins with the name of the
+// cloud, which is the name of the file.
 func compare(t *testing.T, heading, got string) {
 	t.Helper()
 	cloud, _, _ := strings.Cut(strings.Fields(heading)[0], "-")
@@ -307,6 +307,26 @@ func TestRepairs(t *testing.T) {
 			if trust.Text("repair", used) == "" {
 				t.Errorf("%s: a cause has the repair %q, which does not exist", name, used)
 			}
+		}
+	}
+}
+
+// The API of a service account is enabled in the project that the service account belongs to.
+func TestTheProjectOfAServiceAccount(t *testing.T) {
+	t.Parallel()
+	for email, want := range map[string]string{
+		"shop-cart@my-project.iam.gserviceaccount.com":             "my-project",
+		"shop-cart@my-project.example.com.iam.gserviceaccount.com": "example.com:my-project",
+		"my-project@appspot.gserviceaccount.com":                   "my-project",
+		"123456789012-compute@developer.gserviceaccount.com":       `"$(gcloud projects describe 123456789012 --format 'value(projectId)')"`,
+	} {
+		trust, err := newGCP(tokenFor("https://iam.googleapis.com/"+pool), gcpOptions{Provider: pool, Email: email})()
+		if err != nil {
+			t.Fatal(err)
+		}
+		want = "gcloud services enable iamcredentials.googleapis.com --project " + want
+		if got := strings.TrimSpace(trust.Text("repair", "service")); got != want {
+			t.Errorf("%s: got %q, want %q", email, got, want)
 		}
 	}
 }

@@ -385,22 +385,24 @@ func (k *Kind) Rollout(object *unstructured.Unstructured) (progress string, err 
 	}
 	want, all := number(1, "spec", "replicas"), number(0, "status", "replicas")
 	updated, available := number(0, "status", "updatedReplicas"), number(0, "status", "availableReplicas")
+	renewed := want // the number of pods that the rollout replaces
 	switch k.Kind {
 	case "DaemonSet":
 		want = number(0, "status", "desiredNumberScheduled")
 		updated, all, available = number(0, "status", "updatedNumberScheduled"), want, number(0, "status", "numberAvailable")
+		renewed = want
 	case "StatefulSet":
-		// Pods below the partition keep the previous template.
-		want -= min(want, number(0, "spec", "updateStrategy", "rollingUpdate", "partition"))
-		all = want
+		// Pods below the partition keep the previous template. They are among the available pods.
+		renewed -= min(want, number(0, "spec", "updateStrategy", "rollingUpdate", "partition"))
+		all = renewed
 	}
 	switch err := progressError(object); {
 	case number(0, "status", "observedGeneration") < object.GetGeneration():
 		return "waiting for its controller", nil
 	case err != nil:
 		return "", err
-	case updated < want:
-		return fmt.Sprintf("%d of %d pods are new", updated, want), nil
+	case updated < renewed:
+		return fmt.Sprintf("%d of %d pods are new", updated, renewed), nil
 	case all > updated:
 		return fmt.Sprintf("%d old pods are left", all-updated), nil
 	case available < want:

@@ -19,7 +19,6 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admission/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
@@ -109,7 +108,7 @@ func injectText(t *testing.T, o *options, text string) ([]inject.Result, string)
 	return results, out.String()
 }
 
-// The command makes of the file of a golden case what the webhook makes of its pod.
+// The command changes the pod of a golden case as the webhook does.
 func TestPodsAreAsTheGoldenCasesOfTheWebhook(t *testing.T) {
 	t.Parallel()
 	eachGolden(t, func(t *testing.T, g *golden) {
@@ -161,7 +160,8 @@ func podIn(t *testing.T, out string) map[string]any {
 	return nil
 }
 
-// Each file is read, also one that adds an ephemeral container or has another webhook.
+// The command reads all files, including those that add an ephemeral container or have another
+// webhook.
 func TestTheFilesOfAllGoldenCasesAreRead(t *testing.T) {
 	t.Parallel()
 	cases, err := decisions.ReadInputs("../../../test/decisions")
@@ -186,16 +186,6 @@ type unrecorded struct{}
 
 func (unrecorded) RecordInjection(string)                          {}
 func (unrecorded) RecordAdmission(_, _, _ string, _ time.Duration) {}
-func annotationsOf(t *testing.T, object []byte) (values map[string]string) {
-	t.Helper()
-	var meta metav1.PartialObjectMetadata
-	if object != nil {
-		if err := json.Unmarshal(object, &meta); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return meta.Annotations
-}
 
 // labelled returns objects with the value of a label.
 type labelled struct {
@@ -209,29 +199,18 @@ func (l labelled) Get(ctx context.Context, namespace, name string) (metadatacach
 	return object, err
 }
 
-func labelOf(t *testing.T, object []byte, key string) string {
-	t.Helper()
-	var meta metav1.PartialObjectMetadata
-	if object != nil {
-		if err := json.Unmarshal(object, &meta); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return meta.Labels[key]
-}
-
 // webhook returns the pod as it is after the handler of the webhook was called for
 // it, and its patch applied. It returns nil if the webhook denies the pod.
 func (g *golden) webhook(t *testing.T, o *options, pod []byte) []byte {
 	t.Helper()
 	account := g.Want.ServiceAccount
 	if account == nil {
-		account = annotationsOf(t, g.ServiceAccount)
+		account = g.Annotations
 	}
 	mutator := &injector.PodMutator{Recorder: unrecorded{}, Config: injector.Config{
 		Settings:        o.Settings,
-		ServiceAccounts: labelled{objects{"team/app": account}, labelOf(t, g.ServiceAccount, annotations.IdentityLabel)},
-		Namespaces:      objects{"/team": annotationsOf(t, g.Namespace)},
+		ServiceAccounts: labelled{objects{"team/app": account}, g.Labels[annotations.IdentityLabel]},
+		Namespaces:      objects{"/team": g.NamespaceAnnotations},
 	}}
 	handler := admission.NewHandler(mutator, admission.NewBudget(), unrecorded{}, logr.Discard())
 	body := fmt.Sprintf(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1",`+

@@ -75,7 +75,7 @@ func rewrite(t *testing.T, files map[string]string, remove bool, names ...string
 	return plan, after, diff
 }
 
-// testdata returns the manifests of a peer: the texts of its file that have the name of a file.
+// testdata returns the manifests of a peer: the texts whose heading is the name of a file.
 func testdata(t *testing.T, name string) map[string]string {
 	t.Helper()
 	texts, err := golden.Read(fileOf(name))
@@ -91,7 +91,7 @@ func testdata(t *testing.T, name string) map[string]string {
 	return files
 }
 
-// fileOf returns the file of a peer, with its manifests and what becomes of them.
+// fileOf returns the path of a peer's golden file, which contains its manifests and the results.
 func fileOf(peer string) string { return filepath.Join("testdata", peer+".txt") }
 
 func TestGolden(t *testing.T) {

@@ -45,11 +45,9 @@ func serve(t *testing.T, handler http.Handler) *memnet.Listener {
 	return listener
 }
 
-// clientOf returns an API server's client.
+// clientOf returns the HTTP client of an API server.
 func clientOf(listener *memnet.Listener) *http.Client {
-	return &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return listener.Dial(ctx, apiserver)
-	}}}
+	return &http.Client{Transport: &http.Transport{DialContext: listener.DialContext(apiserver)}}
 }
 
 // post sends a review that may take 30 seconds.
@@ -78,7 +76,7 @@ func read(t *testing.T, response *http.Response) (status int, body string) {
 	return response.StatusCode, string(text)
 }
 
-// head begins a request with a body of this length.
+// head returns the head of a request with a body of this length.
 func head(timeout string, length int) string {
 	return fmt.Sprintf("POST /?timeout=%s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", timeout, length)
 }
@@ -105,7 +103,7 @@ func TestABodyShorterThanItsContentLengthIsRejected(t *testing.T) {
 	})
 }
 
-// The deadlines of a review end with it.
+// The deadlines of a review do not apply to the next one on its connection.
 func TestAConnectionOutlivesTheTimeOfALargeReview(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -129,7 +127,7 @@ func TestAConnectionOutlivesTheTimeOfALargeReview(t *testing.T) {
 	})
 }
 
-// A body that arrives byte by byte is not waited for.
+// The server does not wait for a body that arrives byte by byte.
 func TestABodyThatTricklesIsCutOff(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -159,7 +157,7 @@ func TestABodyThatTricklesIsCutOff(t *testing.T) {
 	}
 }
 
-// longResponse is a Decider whose responses of 178 KB fit in no buffer of a connection.
+// longResponse is a Decider whose responses of 178 KB do not fit into the buffer of a connection.
 var longResponse = decide(func(context.Context, *admission.Request[object]) (admission.Response, error) {
 	return admission.Response{Reason: reason.Injected, Patch: patchOf(strings.Repeat("1", 130<<10))}, nil
 })
@@ -190,8 +188,8 @@ func TestAResponseThatIsNotReadIsCutOff(t *testing.T) {
 	})
 }
 
-// Anybody in the cluster can send reviews. What the server has read of them is what the
-// budget counts.
+// Anybody in the cluster can send reviews. The budget counts all that the server has read of
+// them.
 func TestLargeReviewsThatDoNotEndFillNoMemory(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -211,8 +209,8 @@ func TestLargeReviewsThatDoNotEndFillNoMemory(t *testing.T) {
 			}()
 		}
 		synctest.Wait()
-		// Each connection has the first part of a body and the buffers of the network and
-		// of net/http in addition.
+		// In addition, each connection has the first part of a body and the buffers of the
+		// network and of net/http.
 		const each = 64<<10 + connBuffer + 4<<10
 		held := f.budget.Held().Bodies
 		if got := taken.Load(); got > held+clients*each {
@@ -228,7 +226,8 @@ func TestLargeReviewsThatDoNotEndFillNoMemory(t *testing.T) {
 	})
 }
 
-// costly is a Decider whose decisions cost as much as a usual decision may.
+// costly is a Decider whose decisions cost nearly as much as the budget allows for a usual
+// decision.
 type costly struct{ decide }
 
 func (c costly) Read(s *jsonscan.Scanner, into *object) (cost int, err error) {
@@ -236,10 +235,10 @@ func (c costly) Read(s *jsonscan.Scanner, into *object) (cost int, err error) {
 	return 480 << 10, err
 }
 
-// A client that does not read, or does not send, harms only itself.
+// A client that stops reading or sending does not delay other clients.
 func TestASlowClientDelaysNobody(t *testing.T) {
 	t.Parallel()
-	// Each time that a request needs memory, it interrupts others after 200 ms at most.
+	// Each time that a request needs memory, it interrupts others within 200 ms.
 	reviews := []struct {
 		body   string
 		within time.Duration

@@ -6,7 +6,7 @@ package admission
 // Held is the memory of a Budget that requests hold, in bytes.
 type Held struct{ Bodies, Decisions, Responses int64 }
 
-// Held returns what requests hold.
+// Held returns the memory that requests hold.
 func (b *Budget) Held() Held {
 	held := func(p *pool) (sum int64) {
 		p.mu.Lock()

@@ -104,7 +104,7 @@ func newVerifier(t *testing.T, ca *authority, log logr.Logger, names ...string) 
 	return v, file
 }
 
-// serveVerified answers each connection that v lets in with one byte, until the test ends.
+// serveVerified sends one byte to each client that v admits, until the test ends.
 func serveVerified(t *testing.T, v *Verifier) *memnet.Listener {
 	t.Helper()
 	config := serverConfig(t)

@@ -18,10 +18,10 @@ import (
 	"github.com/lanyard-dev/lanyard/test/support/memnet"
 )
 
-// limit is the number of connections in these tests.
+// limit is the limit of connections in these tests.
 const limit = 4
 
-// fakeConn is a connection that only knows its client and whether it is closed.
+// fakeConn is a connection that has only an address, and records whether it was closed.
 type fakeConn struct {
 	net.Conn
 	from   string
@@ -31,7 +31,7 @@ type fakeConn struct {
 func (c *fakeConn) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.ParseIP(c.from)} }
 func (c *fakeConn) Close() error         { c.closed = true; return nil }
 
-// The states of connections, from the first on.
+// The states that a connection has had, in their order.
 var (
 	silent  = []http.ConnState{http.StateNew}
 	waiting = []http.ConnState{http.StateNew, http.StateActive}
@@ -140,7 +140,7 @@ func TestAServerLimitsItsConnections(t *testing.T) {
 		}
 		request := "GET %s HTTP/1.1\r\nHost: x\r\n\r\n"
 		connect(fmt.Sprintf(request, "/"))     // idle
-		connect("G")                           // a header in drops is like none
+		connect("G")                           // part of a header counts as nothing
 		connect(fmt.Sprintf(request, "/wait")) // with a request
 		connect("")
 		connect("")

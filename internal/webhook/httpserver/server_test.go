@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptrace"
 	"strings"
@@ -31,8 +30,8 @@ const connBuffer = 4 << 10
 
 func always() bool { return true }
 
-// serve runs the server of New until the bubble of the test ends, and serves from the time
-// when ready returns true.
+// serve runs the server of New until the test ends. It accepts connections once ready returns
+// true.
 func serve(t *testing.T, handler http.Handler, config *tls.Config, limit int, ready func() bool) *memnet.Listener {
 	t.Helper()
 	listener := memnet.Listen(connBuffer)
@@ -67,7 +66,7 @@ func dialTLS(t *testing.T, listener *memnet.Listener, from string, protocols ...
 	return conn
 }
 
-// Six connections with 1 MiB of header lines each took a replica to 109 MiB.
+// With six connections that each sent 1 MiB of header lines, a replica used 109 MiB.
 func TestHeadersDoNotFillTheMemory(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -85,7 +84,7 @@ func TestHeadersDoNotFillTheMemory(t *testing.T) {
 		if response.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
 			t.Errorf("got %s, want 431", response.Status)
 		}
-		// net/http reads two buffers of 4 KiB more.
+		// net/http also reads two buffers of 4 KiB.
 		if got, most := <-sent, maxHeaderBytes+2*4<<10+connBuffer; got > most {
 			t.Errorf("the server took %d bytes of a header, want at most %d", got, most)
 		}
@@ -217,9 +216,7 @@ func TestConnectionsAreClosedWhileDraining(t *testing.T) {
 		draining := make(chan struct{})
 		handler := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
 		listener := serve(t, Closing(draining, handler), nil, 10, always)
-		client := http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return listener.Dial(ctx, "10.0.0.1")
-		}}}
+		client := http.Client{Transport: &http.Transport{DialContext: listener.DialContext("10.0.0.1")}}
 		post := func() (closed, reused bool) {
 			t.Helper()
 			trace := &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) { reused = info.Reused }}

@@ -113,7 +113,7 @@ func TestTheAPIServerIsNotAskedWithoutLimit(t *testing.T) {
 		client := newClient()
 		handler := Authorize(client, "/metrics", metrics, logr.Discard())
 		get(t, handler, http.MethodGet, "Bearer forged")
-		// No caller now gets its turn at the very moment it gives up.
+		// Without this, a caller would give up at the very moment when it gets its turn.
 		time.Sleep(100 * time.Millisecond)
 		const callers = 100
 		statuses := make(chan int)
@@ -124,7 +124,7 @@ func TestTheAPIServerIsNotAskedWithoutLimit(t *testing.T) {
 		for range callers {
 			got[<-statuses]++
 		}
-		const asked = 19 + 25 // of those that may come at once, and of five seconds
+		const asked = 19 + 25 // the rest of the burst, and those of five seconds
 		want := map[int]int{http.StatusUnauthorized: asked, http.StatusTooManyRequests: callers - asked}
 		if !maps.Equal(got, want) || len(client.Actions()) != 1+asked {
 			t.Errorf("got statuses %v and %d tokens asked about, want %v and %d", got, len(client.Actions()), want, 1+asked)

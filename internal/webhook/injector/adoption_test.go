@@ -18,7 +18,7 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
 )
 
-// adopted returns Lanyard's annotations of a ServiceAccount after the mutating webhook.
+// adopted returns Lanyard's annotations of a ServiceAccount as the mutating webhook leaves it.
 func adopted(t *testing.T, config *injector.Config, object []byte) map[string]string {
 	t.Helper()
 	response := ask(t, mutator(config), write(object, nil))

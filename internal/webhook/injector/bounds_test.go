@@ -199,7 +199,7 @@ func TestAnAccountWhoseAnnotationsWereNotKeptHasNoPods(t *testing.T) {
 	if diff := cmp.Diff(summary{Reason: reason.InvalidAnnotation, Code: 400}, summaryOf(response)); diff != "" {
 		t.Fatalf("decision (-want +got):\n%s", diff)
 	}
-	want := `lanyard: invalid_annotation: serviceaccount "team/app": metadata.annotations: Invalid value: "200000 bytes under lanyard.dev/": must have at most 10033 bytes`
+	want := `lanyard: invalid_annotation: serviceaccount "team/app": metadata.annotations: Invalid value: "200000 bytes under lanyard.dev/": must have at most 10343 bytes`
 	if response.Message != want {
 		t.Errorf("message:\n got %s\nwant %s", response.Message, want)
 	}
@@ -214,7 +214,7 @@ func TestTheLargestValidAccountIsWithinTheBound(t *testing.T) {
 		size += len(key) + len(value)
 	}
 	size += len("lanyard.dev/aws-audiencelanyard.dev/azure-audiencelanyard.dev/gcp-audiencelanyard.dev/audience") + 255 + 600 + 256 + 1024
-	if limit := pods.MaxServiceAccountBytes(); size > limit || limit > 10240 {
+	if limit := pods.MaxServiceAccountBytes(); size > limit || limit > 10752 {
 		t.Errorf("a valid account has %d bytes, the bound is %d", size, limit)
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/webhook/admission"
 )
 
-// costCases are reviews with what they may take.
+// costCases are reviews and their limits.
 var costCases = map[string]struct {
 	identity    bool // for three clouds
 	containers  int
@@ -64,9 +64,8 @@ func TestAnAnswerIsShort(t *testing.T) {
 	}
 }
 
-// BenchmarkLimitCost fails if a review takes more than its limit. The limits are close, and
-// belong to the version of Go in CI: "make bench-limits" runs it. A change that needs more
-// must change them.
+// BenchmarkLimitCost fails if a review exceeds its limits. They are tight, and hold for the
+// version of Go in CI, which runs "make bench-limits". A change that needs more must raise them.
 func BenchmarkLimitCost(b *testing.B) {
 	for name, test := range costCases {
 		b.Run(name, func(b *testing.B) {

@@ -5,7 +5,6 @@ package injector_test
 
 import (
 	"context"
-	"encoding/json"
 	"flag"
 	"os"
 	"path/filepath"
@@ -13,7 +12,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/lanyard-dev/lanyard/internal/webhook/injector"
 	"github.com/lanyard-dev/lanyard/internal/webhook/metadatacache"
@@ -26,8 +24,8 @@ const goldenDir = "../../../test/decisions"
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// TestDecisions decides about the pod of each golden case, and compares the decision with
-// what the case expects. Beside a peer, it compares the stored pod, in both orders.
+// TestDecisions decides about the pod of each golden case, and compares the decision with what
+// the case expects. With a peer, it compares the stored pod for both orders of the webhooks.
 func TestDecisions(t *testing.T) {
 	t.Parallel()
 	for _, c := range goldenCases(t) {
@@ -42,8 +40,8 @@ func TestDecisions(t *testing.T) {
 	}
 }
 
-// goldenCases returns all golden cases. With -update, some may expect nothing yet. Only
-// TestDecisions reads the files, because it writes them.
+// goldenCases returns all golden cases. With -update, a case may have no expected decision yet.
+// Only TestDecisions calls it: that test may write the files.
 func goldenCases(t *testing.T) []*decisions.Case {
 	t.Helper()
 	cases, err := decisions.ReadInputs(goldenDir)
@@ -59,7 +57,7 @@ func goldenCases(t *testing.T) []*decisions.Case {
 	return cases
 }
 
-// Each file of examples/providers has a golden case.
+// There is a golden case for each file of examples/providers.
 func TestEveryReadyMadeProviderHasAGoldenCase(t *testing.T) {
 	t.Parallel()
 	examples, err := filepath.Glob("../../../examples/providers/*.yaml")
@@ -77,8 +75,7 @@ func TestEveryReadyMadeProviderHasAGoldenCase(t *testing.T) {
 // decide returns the decision about the pod of a case.
 func decide(t *testing.T, c *decisions.Case) *decisions.Want {
 	t.Helper()
-	account := metadataOf(t, c.ServiceAccount)
-	pods, _ := newPods(t, account.Annotations)
+	pods, _ := newPods(t, c.Annotations)
 	if c.Settings != "" {
 		pods.Settings = optionstest.Settings(t, c.Settings, reservedAudience)
 	}
@@ -87,10 +84,10 @@ func decide(t *testing.T, c *decisions.Case) *decisions.Want {
 		want.ServiceAccount = adopted(t, &pods.Config, c.ServiceAccount)
 		pods.ServiceAccounts = objects{"team/app": want.ServiceAccount}
 	}
-	if label := account.Labels[annotations.IdentityLabel]; label != "" {
+	if label := c.Labels[annotations.IdentityLabel]; label != "" {
 		pods.ServiceAccounts = labelled{pods.ServiceAccounts, label}
 	}
-	pods.Namespaces = objects{"/team": metadataOf(t, c.Namespace).Annotations}
+	pods.Namespaces = objects{"/team": c.NamespaceAnnotations}
 	r := create(c.Pod)
 	if old := c.OldPod(); old != nil {
 		r = debug(c.Pod, old)
@@ -142,16 +139,4 @@ func (l labelled) Get(ctx context.Context, namespace, name string) (metadatacach
 	object, err := l.Getter.Get(ctx, namespace, name)
 	object.Label = l.label
 	return object, err
-}
-
-// metadataOf returns the metadata of an object; none for nil.
-func metadataOf(t *testing.T, object []byte) *metav1.PartialObjectMetadata {
-	t.Helper()
-	metadata := &metav1.PartialObjectMetadata{}
-	if object != nil {
-		if err := json.Unmarshal(object, metadata); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return metadata
 }

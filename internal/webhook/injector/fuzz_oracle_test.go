@@ -6,6 +6,7 @@ package injector_test
 import (
 	"math/rand/v2"
 	"net/http"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -36,7 +37,7 @@ func plainly(pod map[string]any, injection *provider.Injection) {
 		containers, _ := spec[kind].([]any)
 		for _, container := range containers {
 			c := container.(map[string]any)
-			given = !isBelowReadOnly(c, volumes, injection.MountPath) && addToContainer(c, injection, name, pod["metadata"].(map[string]any)["name"]) || given
+			given = !isBelowReadOnly(c, volumes) && addToContainer(c, injection, name, pod["metadata"].(map[string]any)["name"]) || given
 		}
 	}
 	if !given {
@@ -46,8 +47,9 @@ func plainly(pod map[string]any, injection *provider.Injection) {
 	addMarks(pod["metadata"].(map[string]any), injection)
 }
 
-// isBelowReadOnly reports whether a read-only mount of the container is above the path.
-func isBelowReadOnly(container map[string]any, volumes []any, path string) bool {
+// isBelowReadOnly reports whether a read-only mount of the container is above the token mount
+// path.
+func isBelowReadOnly(container map[string]any, volumes []any) bool {
 	mounts, _ := container["volumeMounts"].([]any)
 	return slices.ContainsFunc(mounts, func(mount any) bool {
 		m := mount.(map[string]any)
@@ -87,11 +89,11 @@ func addToContainer(container map[string]any, injection *provider.Injection, vol
 			together := func(other annotations.Variable) bool {
 				return other.Name == v.Name || v.Group != "" && other.Group == v.Group
 			}
-			selects := selects(env, p.Selector) && !sets("AWS_CONFIG_FILE")
-			if v.Direct && selects || v.Profiles && !selects && (sets("AWS_ROLE_ARN") || setsSession(env, p.Variables)) {
+			selects := slices.ContainsFunc(p.Selectors, func(name string) bool { return selects(env, name) }) && !sets("AWS_CONFIG_FILE")
+			if v.Direct && selects || v.Profiles && !selects && slices.ContainsFunc(p.Variables, func(v annotations.Variable) bool { return v.Direct && differs(env, plainVariable(v, name)) }) {
 				continue
 			}
-			if !slices.ContainsFunc(p.Variables, func(other annotations.Variable) bool { return together(other) && sets(other.Name) }) {
+			if !slices.ContainsFunc(p.Variables, func(other annotations.Variable) bool { return together(other) && sets(other.Name) }) && !slices.ContainsFunc(p.Synonyms[v.Group], sets) {
 				add = append(add, plainVariable(v, name))
 			}
 		}
@@ -103,24 +105,22 @@ func addToContainer(container map[string]any, injection *provider.Injection, vol
 	return true
 }
 
-// setsSession reports whether the container sets the name of the session to something else
-// than Lanyard would.
-func setsSession(env []any, wanted []annotations.Variable) bool {
-	for _, v := range slices.Backward(env) {
-		if v := v.(map[string]any); v["name"] == "AWS_ROLE_SESSION_NAME" {
-			named := slices.ContainsFunc(wanted, func(w annotations.Variable) bool { return w.PodName != "" })
-			return v["valueFrom"] == nil || !named // randpod refers to the name of the pod only
-		}
-	}
-	return false
-}
-
 // plainVariable returns a variable of a pod with this name.
 func plainVariable(v annotations.Variable, pod any) map[string]any {
 	if name, named := pod.(string); v.PodName != "" && (!named || len(name) > 1 && len(name) < 65) {
 		return map[string]any{"name": v.Name, "valueFrom": map[string]any{"fieldRef": map[string]any{"apiVersion": "v1", "fieldPath": "metadata.name"}}}
 	}
 	return map[string]any{"name": v.Name, "value": v.Value}
+}
+
+// differs reports whether the last variable of the name has another value.
+func differs(env []any, want map[string]any) bool {
+	for _, v := range slices.Backward(env) {
+		if v := v.(map[string]any); v["name"] == want["name"] {
+			return !reflect.DeepEqual(v["value"], want["value"]) || !reflect.DeepEqual(v["valueFrom"], want["valueFrom"])
+		}
+	}
+	return false
 }
 
 // selects reports whether the last variable of this name is not empty.

@@ -19,7 +19,7 @@ import (
 
 // ServiceAccount holds the parts of a ServiceAccount that decisions need.
 type ServiceAccount struct {
-	name string
+	name, resourceVersion string
 	// annotations are those under Lanyard's prefix, as long as they are not longer
 	// than valid ones can be; annotationBytes is the size of all of them.
 	annotations     map[string]string
@@ -49,6 +49,8 @@ func (a *ServiceAccount) read(s *jsonscan.Scanner, settings *settings.Settings) 
 		switch string(key) {
 		case "name":
 			err = s.ReadCut(&a.name, texts.MaxName)
+		case "resourceVersion":
+			err = s.ReadCut(&a.resourceVersion, texts.MaxShown)
 		case "labels":
 			a.hasLabels = s.Kind() == jsonscan.Object
 			err = s.Object(func(key []byte) error {

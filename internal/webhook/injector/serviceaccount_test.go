@@ -19,7 +19,9 @@ import (
 // invalidated records what an Invalidator was told.
 type invalidated []string
 
-func (e *invalidated) Invalidate(namespace, name string) { *e = append(*e, namespace+"/"+name) }
+func (e *invalidated) Invalidate(namespace, name, resourceVersion string) {
+	*e = append(*e, strings.TrimSuffix(namespace+"/"+name+"@"+resourceVersion, "@"))
+}
 
 // account is the JSON of a service account with this metadata.
 func account(metadata string) []byte {
@@ -130,12 +132,12 @@ func TestALabelWithoutAMeaningIsAWarning(t *testing.T) {
 
 func TestAServiceAccountIsReadAgainAfterItWasWritten(t *testing.T) {
 	t.Parallel()
-	app := invalidated{"team/app"}
+	created, app := invalidated{"team/app"}, invalidated{"team/app@41"}
 	tests := map[string]struct {
 		account, old     string
 		mutator, checker invalidated
 	}{
-		"created with an identity":     {withRole, "", app, app},
+		"created with an identity":     {withRole, "", created, created},
 		"created with a name to come":  {strings.Replace(withRole, `"name"`, `"generateName"`, 1), "", nil, nil},
 		"updated with the same":        {withRole, withRole, app, nil},
 		"updated with other labels":    {withRole + "," + labeled, withRole, app, nil},
@@ -151,7 +153,7 @@ func TestAServiceAccountIsReadAgainAfterItWasWritten(t *testing.T) {
 			pods, _ := newPods(t, nil)
 			var old []byte
 			if test.old != "" {
-				old = account(test.old)
+				old = account(test.old + `,"resourceVersion":"41"`)
 			}
 			ask(t, &injector.ServiceAccountMutator{Settings: pods.Settings, Invalidator: &mutator}, write(account(test.account), old))
 			ask(t, &injector.ServiceAccountValidator{Config: pods.Config, Invalidator: &checker}, write(account(test.account), old))

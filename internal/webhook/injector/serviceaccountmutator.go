@@ -20,8 +20,23 @@ import (
 
 // Invalidator is told of objects that are being written.
 type Invalidator interface {
-	// Invalidate makes Get read the object from the API server for a short while.
-	Invalidate(namespace, name string)
+	// Invalidate makes Get read the object from the API server until the cache has the
+	// write. The resource version is the one before the write; it is empty for an
+	// object that is created.
+	Invalidate(namespace, name, resourceVersion string)
+}
+
+// invalidate tells the invalidator of the write. A ServiceAccount whose name is still to be
+// generated is in no cache.
+func invalidate(invalidator Invalidator, request *admission.Request[ServiceAccount]) {
+	if request.Object.name == "" {
+		return
+	}
+	replaced := ""
+	if request.OldObject != nil {
+		replaced = request.OldObject.resourceVersion
+	}
+	invalidator.Invalidate(request.Namespace, request.Object.name, replaced)
 }
 
 // ServiceAccountMutator translates the annotations of peers, adds the
@@ -44,9 +59,7 @@ func (m *ServiceAccountMutator) Decide(_ context.Context, request *admission.Req
 		return admission.Response{}, err
 	}
 	object := request.Object
-	if object.name != "" {
-		m.Invalidator.Invalidate(request.Namespace, object.name)
-	}
+	invalidate(m.Invalidator, request)
 	return annotate(m.Settings, request.Namespace, object), nil
 }
 

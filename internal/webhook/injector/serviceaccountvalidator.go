@@ -40,8 +40,8 @@ func (v *ServiceAccountValidator) Decide(ctx context.Context, request *admission
 	}
 	object, old := request.Object, request.OldObject
 	unchanged := old != nil && old.annotationBytes == object.annotationBytes && maps.Equal(old.annotations, object.annotations)
-	if object.name != "" && !unchanged {
-		v.Invalidator.Invalidate(request.Namespace, object.name)
+	if !unchanged {
+		invalidate(v.Invalidator, request)
 	}
 	return v.validate(request.Namespace, object, unchanged, func() (annotations.Object, error) { return v.namespace(ctx, request.Namespace) })
 }
@@ -61,14 +61,14 @@ func Validate(s *settings.Settings, namespace *annotations.Object, serviceAccoun
 // validate decides about a ServiceAccount. It looks up the Namespace only for a
 // ServiceAccount that asks for an identity.
 func (v *ServiceAccountValidator) validate(namespace string, object *ServiceAccount, unchanged bool, lookup func() (annotations.Object, error)) (admission.Response, error) {
-	err := v.check(namespace, object, lookup)
+	doubts, err := v.check(namespace, object, lookup)
 	if denied, ok := errors.AsType[*reason.Error](err); ok && (unchanged || v.isAdopted(namespace, object)) {
 		// The mistake is older than this write, which changes something else, such as a
 		// finalizer. Or it is in an annotation of a peer, which may have accepted it.
 		// The write must not be denied.
 		return admission.Response{Reason: denied.Reason, Warnings: []string{err.Error()}}, nil
 	}
-	return admission.Response{Reason: reason.Valid}, err
+	return admission.Response{Reason: reason.Valid, Warnings: doubts}, err
 }
 
 // isAdopted reports whether all mistakes of the ServiceAccount are in annotations that
@@ -87,22 +87,23 @@ func (v *ServiceAccountValidator) isAdopted(namespace string, object *ServiceAcc
 	})
 }
 
-// check returns the first error in the annotations, as a *reason.Error.
-func (v *ServiceAccountValidator) check(namespace string, object *ServiceAccount, lookup func() (annotations.Object, error)) error {
+// check returns why SDKs cannot use identities, and the first error in the annotations, as a
+// *reason.Error.
+func (v *ServiceAccountValidator) check(namespace string, object *ServiceAccount, lookup func() (annotations.Object, error)) (doubts []string, err error) {
 	account := annotations.Object{Namespace: namespace, Name: object.name, Annotations: object.annotations}
 	if !object.isWhole(v.Settings) {
 		account.Annotations, account.TooLarge = nil, object.annotationBytes
 	}
 	identity, err := mutate.Account(v.Settings.Settings, &account)
 	if err != nil || identity == nil {
-		return err
+		return nil, err
 	}
 	if err := mutate.CheckSize(v.Settings.Settings, &account, identity); err != nil {
-		return err
+		return nil, err
 	}
 	policy, err := lookup()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return mutate.CheckPolicy(v.Settings.Settings, &account, identity, &policy)
+	return identity.Doubts(), mutate.CheckPolicy(v.Settings.Settings, &account, identity, &policy)
 }

@@ -15,9 +15,9 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"github.com/lanyard-dev/lanyard/internal/reason"
 	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/internal/webhook/injector"
+	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
 	"github.com/lanyard-dev/lanyard/test/support/decisions"
 	"github.com/lanyard-dev/lanyard/test/support/optionstest"
 )
@@ -155,9 +155,9 @@ func TestAllExampleProvidersFitIntoAContainer(t *testing.T) {
 
 // wideProviders have variables that together do not fit into a container.
 const wideProviders = `providers:
-- {name: one, audience: one, parameters: [{name: user, required: true, maxBytes: 1024}, {name: more, maxBytes: 1024}], environment: [{name: ONE_USER, value: '{user}'}, {name: ONE_TWICE, value: '{user} {more}'}, {name: ONE_FILE, value: '{token-file}', credential: true}]}
-- {name: two, audience: two, parameters: [{name: user, required: true, maxBytes: 1024}, {name: more, maxBytes: 1024}], environment: [{name: TWO_USER, value: '{user}'}, {name: TWO_MORE, value: '{more}'}]}
-- {name: three, audience: three, parameters: [{name: user, required: true, maxBytes: 1024}], environment: [{name: THREE_USER, value: '{user}@{namespace}'}]}
+- {name: one, audience: one, parameters: [{name: user, required: true, pattern: '[^:@]+', example: x, maxBytes: 1024}, {name: more, pattern: '[^:@]+', example: x, maxBytes: 1024}], environment: [{name: ONE_USER, value: '{user}'}, {name: ONE_TWICE, value: '{user} {more}'}, {name: ONE_FILE, value: '{token-file}', credential: true}]}
+- {name: two, audience: two, parameters: [{name: user, required: true, pattern: '[^:@]+', example: x, maxBytes: 1024}, {name: more, pattern: '[^:@]+', example: x, maxBytes: 1024}], environment: [{name: TWO_USER, value: '{user}'}, {name: TWO_MORE, value: '{more}'}]}
+- {name: three, audience: three, parameters: [{name: user, required: true, pattern: '[^:@]+', example: x, maxBytes: 1024}], environment: [{name: THREE_USER, value: '{user}@{namespace}'}]}
 `
 
 func TestIdentitiesThatDoNotFitAreDeniedWhenTheyAreWritten(t *testing.T) {

@@ -28,7 +28,7 @@ type apiServer struct {
 	mu      sync.Mutex
 	objects map[schema.GroupVersionResource]*unstructured.Unstructured
 	events  []storedEvent // the one at i has the resource version i+1
-	changed chan struct{} // closed with each event
+	changed chan struct{} // closed at each event
 }
 
 type storedEvent struct {
@@ -105,6 +105,7 @@ type apiClient struct {
 	latency time.Duration
 
 	mu        sync.Mutex
+	answer    time.Duration                             // from the effect of a write to its response
 	stalled   map[schema.GroupVersionResource]time.Time // until when no event arrives
 	forbidden map[string]bool                           // VERB RESOURCE
 }
@@ -116,13 +117,20 @@ func newAPIClient(server *apiServer, latency time.Duration) *apiClient {
 	}
 }
 
-// stall lets the watches of the resources deliver nothing until a time.
+// stall delays all events of the watches of the resources until a time.
 func (c *apiClient) stall(until time.Time, resources ...schema.GroupVersionResource) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, resource := range resources {
 		c.stalled[resource] = until
 	}
+}
+
+// answerAfter delays the responses to writes. The watches deliver the changes without this delay.
+func (c *apiClient) answerAfter(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.answer = d
 }
 
 func (c *apiClient) forbid(rights ...string) {
@@ -156,7 +164,7 @@ type apiResource struct {
 
 func (r *apiResource) Namespace(string) dynamic.ResourceInterface { return r }
 
-// begin begins a request: it takes its time, and fails if the client may not.
+// begin waits for the latency of a request, and returns an error if the client may not make it.
 func (r *apiResource) begin(verb string) error {
 	time.Sleep(r.client.latency)
 	r.client.mu.Lock()
@@ -172,6 +180,10 @@ func (r *apiResource) write(verb, name string, change func(*unstructured.Unstruc
 	if err := r.begin(verb); err != nil {
 		return nil, err
 	}
+	r.client.mu.Lock()
+	answer := r.client.answer
+	r.client.mu.Unlock()
+	defer time.Sleep(answer) // after the server is unlocked
 	r.server.mu.Lock()
 	defer r.server.mu.Unlock()
 	old := r.server.objects[r.resource]

@@ -128,7 +128,7 @@ func (s *SelfManaged) Start(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-s.changed:
-		case <-time.After(s.step(ctx, time.Now())):
+		case <-time.After(s.step(ctx)):
 		}
 	}
 	return nil
@@ -149,7 +149,8 @@ func (s *SelfManaged) webhooks() iter.Seq2[*watchedObject, webhook] {
 
 // step does the work that is due, and returns the time until the next step if no
 // object changes.
-func (s *SelfManaged) step(ctx context.Context, now time.Time) time.Duration {
+func (s *SelfManaged) step(ctx context.Context) time.Duration {
+	now := time.Now()
 	next := now.Add(s.maxDelay)
 	wakeAt := func(t time.Time) {
 		if t.Before(next) {
@@ -169,6 +170,8 @@ func (s *SelfManaged) step(ctx context.Context, now time.Time) time.Duration {
 		s.report(err)
 		wakeAt(now.Add(retryDelay))
 	}
+	// The requests took time, and trustDelay begins after the last of them.
+	now = time.Now()
 	// If the CA cannot be read or written, the last known CA is still trusted.
 	if s.last != nil {
 		wakeAt(s.ensureLeaf(s.last, now))
@@ -325,10 +328,10 @@ func (s *SelfManaged) ensureRegistration(ctx context.Context, ca *authority, now
 	return errors.Join(errs...)
 }
 
-// isLatest reports whether the Secret holds this CA. It asks the API server, because
-// the watch of the Secret may be behind the watches of the configurations: an older CA,
-// written over a newer one, would break the trust in the other replicas. The watch
-// delivers the newer one.
+// isLatest reports whether the Secret holds this CA. It asks the API server, because the watch of
+// the Secret may be behind the watches of the configurations. If this replica replaced a newer CA
+// with an older one, the API server would no longer trust the other replicas. The watch delivers
+// the newer CA.
 func (s *SelfManaged) isLatest(ctx context.Context, ca *authority, now time.Time) (bool, error) {
 	secret, err := s.secret.resource.Get(ctx, s.opts.SecretName, metav1.GetOptions{})
 	if err != nil {

@@ -42,6 +42,7 @@ var (
 		"aws-token-path":           {pathOfCopy},
 		"azure-token-path":         {pathOfCopy},
 		"gcp-token-path":           {pathOfCopy},
+		"token-path":               {pathOfCopy},
 		"tokens":                   {{"`aws`, `azure`, or both", "The pods get tokens, but no role and no client ID: for programs that bring their own."}},
 		"token-expiration-seconds": {{"600 to 86400", "The lifetime of the tokens. At least 3600 for Azure."}},
 	}
@@ -68,7 +69,7 @@ var (
 
 	// Keys with the same meaning share a row.
 	audienceOfProvider = meaning{"string", "The audience of this cloud's token. Overrides `lanyard.dev/audience`."}
-	pathOfCopy         = meaning{"absolute path of a file", "One more copy of the token. Its directory becomes a volume, and must be below `/var/run/secrets/`, `/run/secrets/`, or another of `--token-path-prefixes`."}
+	pathOfCopy         = meaning{"absolute path of a file", "One more copy of the token; `token-path` of the plain token. Its directory becomes a volume, and must be below `/var/run/secrets/`, `/run/secrets/`, or another of `--token-path-prefixes`."}
 )
 
 // keyTable is a table of the given keys. Keys with the same single meaning have one row,
@@ -214,8 +215,16 @@ func variables() (string, error) {
 func shadows() (string, error) {
 	t := newTable("Provider", "Variables")
 	for _, d := range provider.Builtin() {
-		if len(d.Shadows) > 0 {
-			t.row(code(d.Name), code(strings.Join(d.Shadows, "`, `")))
+		var names []string
+		for _, shadow := range d.Shadows {
+			name := code(shadow.Name)
+			if len(shadow.Unless) > 0 {
+				name += " unless it is " + code(strings.Join(shadow.Unless, "`, `"))
+			}
+			names = append(names, name)
+		}
+		if len(names) > 0 {
+			t.row(code(d.Name), strings.Join(names, ", "))
 		}
 	}
 	return t.String(), nil

@@ -33,7 +33,8 @@ var _ = Describe("check", Serial, Ordered, func() {
 	})
 
 	It("says what lanyard-webhook check says", func(spec SpecContext) {
-		// The command waits for the ServiceAccount without an identity until its second dry run.
+		// The command would keep trying the ServiceAccount without an identity, so the second of
+		// these dry runs ends it.
 		ctx, cancel := context.WithCancel(spec)
 		defer cancel()
 		var dryRuns atomic.Int32

@@ -72,7 +72,7 @@ var _ = Describe("explain", Ordered, func() {
 		newServiceAccount(ctx, "explained", "plain", nil)
 		set := newDeployment(ctx, "explained", "cart", "cart")
 		newReplica(ctx, set, "cart-1-old", nil)
-		// The times of objects have seconds.
+		// The timestamps of objects have a precision of one second.
 		created := time.Now().Truncate(time.Second)
 		Eventually(func() time.Time { return time.Now().Truncate(time.Second) }).Should(BeTemporally(">", created))
 		reannotate(ctx, "explained", "cart", map[string]string{"lanyard.dev/aws-role-arn": role, "lanyard.dev/azure-client-id": "11111111-2222-3333-4444-555555555555"})

@@ -22,8 +22,8 @@ import (
 	"github.com/lanyard-dev/lanyard/test/support/controlplane"
 )
 
-// proxied returns the kubeconfig of a proxy, which is an administrator of the API server. Each
-// request goes to handle, and next is the API server.
+// proxied returns the kubeconfig of a proxy that has the rights of an administrator. The proxy
+// calls handle for each request; next is the API server.
 func proxied(handle func(w http.ResponseWriter, r *http.Request, next http.Handler)) string {
 	GinkgoHelper()
 	target, err := url.Parse(env.plane.Config().Host)
@@ -45,14 +45,14 @@ func proxied(handle func(w http.ResponseWriter, r *http.Request, next http.Handl
 
 type connectionKey struct{}
 
-// connection returns the number of the connection to the proxy that has a request.
+// connection returns the number of the connection on which the proxy received a request.
 func connection(r *http.Request) int32 {
 	number, _ := r.Context().Value(connectionKey{}).(int32)
 	return number
 }
 
-// inPages returns the kubeconfig of a proxy that reduces the size of all pages, and the number
-// of further pages of ServiceAccounts that were asked for.
+// inPages returns the kubeconfig of a proxy that reduces the size of all pages, and the number of
+// requests for further pages of ServiceAccounts.
 func inPages(size int) (kubeconfig string, further *atomic.Int32) {
 	GinkgoHelper()
 	further = new(atomic.Int32)

@@ -266,7 +266,7 @@ var _ = Describe("restart --stale", Ordered, func() {
 	})
 
 	It("waits until the new pods are available", func(ctx SpecContext) {
-		// The proxy is the controller of the Deployment, too.
+		// The proxy also acts as the controller of the Deployment.
 		kubeconfig := proxied(func(w http.ResponseWriter, r *http.Request, next http.Handler) {
 			if r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/deployments/cart") && restarted(ctx) {
 				defer GinkgoRecover()

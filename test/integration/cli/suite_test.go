@@ -211,8 +211,8 @@ func expectGolden(heading, got string) {
 	Expect(got).To(Equal(want), heading)
 }
 
-// expectOutputs compares the output of a command for people and as JSON. TestFormats in
-// internal/cli shows that YAML is the same object.
+// expectOutputs compares the output of a command for people and as JSON.
+// TestYAMLIsTheSameObjectAsJSON in internal/cli tests YAML.
 func expectOutputs(ctx context.Context, heading string, code int, args ...string) {
 	GinkgoHelper()
 	expectOutputsAs(ctx, env.kubeconfig, heading, code, BeEmpty(), args...)

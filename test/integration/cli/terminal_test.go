@@ -40,8 +40,12 @@ func onTerminal(ctx context.Context, directory string, columns uint16, args ...s
 	code = cli.Run(ctx, args, genericiooptions.IOStreams{In: strings.NewReader(""), Out: terminal, ErrOut: terminal})
 	Expect(os.Chdir(here)).To(Succeed())
 	Expect(terminal.Close()).To(Succeed())
-	return code, strings.ReplaceAll(<-text, "\r\n", "\n")
+	return code, progress.ReplaceAllString(strings.ReplaceAll(<-text, "\r\n", "\n"), "")
 }
+
+// progress matches the lines in which a command tells a terminal what it is waiting for. It
+// writes them after two seconds, as on a slow machine.
+var progress = regexp.MustCompile(`(?m)^.* \.\.\.\n`)
 
 // colours matches the sequences that make a text coloured or bold.
 var colours = regexp.MustCompile("\x1b\\[[0-9;]*m")

@@ -50,7 +50,7 @@ const (
   audience: example.com
   parameters:
   - {name: role, required: true, pattern: 'role/.+', example: role/loki}
-  - {name: region, default: eu}
+  - {name: region, pattern: '[a-z]+', example: eu, default: eu}
   environment:
   - {name: EXAMPLE_ROLE, value: '{role}/{region}'}
   - {name: EXAMPLE_TOKEN_FILE, value: '{token-file}', credential: true}
@@ -71,8 +71,8 @@ func TestEmbed(t *testing.T) {
 	RunSpecs(t, "embedded webhooks")
 }
 
-// goldenCases returns the golden cases of new pods. A running pod cannot be stored as a
-// case with an ephemeral container has it.
+// goldenCases returns the golden cases of new pods. The pod of a case with an ephemeral container
+// cannot be created as it is.
 func goldenCases() []*decisions.Case {
 	cases, err := decisions.Read("../../decisions")
 	if err != nil {
@@ -222,19 +222,15 @@ var _ = Describe("Embedded in a manager, Lanyard", func() {
 		It("decides as "+c.Theme+"/"+c.Name, func(ctx SpecContext) {
 			configure(c.Settings)
 			var pod, want corev1.Pod
-			var account corev1.ServiceAccount
-			var policy corev1.Namespace
 			result, err := c.Result()
 			Expect(err).NotTo(HaveOccurred())
 			read(result, &want)
 			read(c.Pod, &pod)
-			read(c.ServiceAccount, &account)
-			read(c.Namespace, &policy)
-			adopted := writeServiceAccount(ctx, account.Labels, account.Annotations)
+			adopted := writeServiceAccount(ctx, c.Labels, c.Annotations)
 			if c.Want.ServiceAccount != nil {
 				Expect(lanyards(adopted)).To(Equal(c.Want.ServiceAccount))
 			}
-			writePolicy(ctx, policy.Annotations)
+			writePolicy(ctx, c.NamespaceAnnotations)
 			Eventually(func(g Gomega) {
 				got, err := create(ctx, &pod)
 				switch denial := byTheServer[c.Name]; {

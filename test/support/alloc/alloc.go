@@ -1,8 +1,8 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package alloc counts the memory that a function allocates, for tests which show that a user
-// cannot make the program allocate much more than was sent.
+// Package alloc counts the memory that a function allocates. Tests use it to show that users
+// cannot make the program allocate much more than they send.
 package alloc
 
 import (
@@ -10,13 +10,13 @@ import (
 	"runtime/debug"
 )
 
-// attempts is how often Least calls the function at most.
+// attempts is the most times that Least calls the function.
 const attempts = 5
 
-// Least calls f until a call allocates no more than limit bytes, five times at most, and
-// returns the least that a call allocated. The rest of the process is counted, too, and can
-// only add to the result. The garbage collector is off meanwhile: it would empty pools, and
-// filling them again would count.
+// Least calls f until a call allocates no more than limit bytes, at most five times, and returns
+// the lowest number of bytes that a call allocated. It also counts what the rest of the process
+// allocates, which can only add to the result. The garbage collector is off meanwhile: it would
+// empty pools, and filling them again would count.
 //
 // Only tests that are not parallel may use it.
 func Least(limit int, f func()) int {

@@ -40,7 +40,7 @@ const DefaultServiceAccountIssuer = "https://kubernetes.default.svc.cluster.loca
 const (
 	// startTimeout limits the start of each process. A start usually takes
 	// seconds, but minutes on a machine under full load.
-	startTimeout = 2 * time.Minute
+	startTimeout = 10 * time.Minute
 	// stopTimeout is the time between SIGTERM and SIGKILL.
 	stopTimeout = 30 * time.Second
 )

@@ -17,8 +17,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// What the other suites rely on, they prove: the rights of users, the ServiceAccount plugin,
-// and that Stop succeeds.
+// The other suites test what they rely on: the rights of users, the ServiceAccount plugin, and
+// that Stop succeeds.
 func TestTheKubeconfigIsPrivateAndHasAdministratorRights(t *testing.T) {
 	c, err := Start(t.Context(), Options{})
 	if err != nil {

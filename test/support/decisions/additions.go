@@ -15,8 +15,8 @@ import (
 	"strings"
 )
 
-// Additions are what a pod has after the webhooks, and did not have before. A string in a
-// list is the short form of an object; the other objects are written out.
+// Additions are what the webhooks add to a pod. A string in a list is the short form of an
+// object; the other objects are written out.
 type Additions struct {
 	// Injected is the annotation lanyard.dev/injected. It comes with the label of an
 	// injected pod.
@@ -59,7 +59,7 @@ func mount(volume, path string) object {
 
 func decode(text []byte) (pod object) {
 	if err := json.Unmarshal(text, &pod); err != nil {
-		panic(err) // the text was JSON before
+		panic(err) // the text has been parsed before
 	}
 	return pod
 }
@@ -67,7 +67,7 @@ func decode(text []byte) (pod object) {
 func encode(pod object) []byte {
 	text, err := json.Marshal(pod)
 	if err != nil {
-		panic(err) // the object was JSON before
+		panic(err) // the object comes from JSON
 	}
 	return text
 }
@@ -147,8 +147,8 @@ func (a *Additions) addMetadata(metadata object) {
 	}
 }
 
-// merge returns the own items and the new ones. If the new ones include names of own items,
-// these are there, and else they come first.
+// merge returns the pod's own items and the new ones. Own items come first, unless the new ones
+// include their names: then they take those places.
 func merge(own, items []any) ([]any, error) {
 	var merged []any
 	names := 0
@@ -172,8 +172,8 @@ func merge(own, items []any) ([]any, error) {
 	return nil, errors.New("only some of the pod's own have a place")
 }
 
-// expandVolumes returns the volumes of the short forms. Lines about the same volume follow
-// each other.
+// expandVolumes returns the volumes that the short forms stand for. The lines of one volume
+// follow each other.
 func expandVolumes(lines []any) []any {
 	var volumes []any
 	var last object // with a short form
@@ -206,7 +206,7 @@ func expandSource(file string) object {
 
 func fieldRef(path string) object { return object{"apiVersion": "v1", "fieldPath": path} }
 
-// addToContainer adds what the container gets.
+// addToContainer adds variables and mounts to a container.
 func (a *Additions) addToContainer(c object) error {
 	groups := 0
 	for names, lines := range a.Containers {
@@ -228,8 +228,8 @@ func (a *Additions) addToContainer(c object) error {
 	return nil
 }
 
-// addVariables adds the variables. A variable that the container has already gets the new
-// value, as some webhooks do it.
+// addVariables adds the variables. It replaces a variable that the container already has, as some
+// webhooks do.
 func addVariables(own, env []any) []any {
 	all := slices.Clone(own)
 	for _, v := range env {
@@ -244,7 +244,7 @@ func addVariables(own, env []any) []any {
 
 func isTokenMount(m any) bool { return m.(object)["mountPath"] == mountPath }
 
-// expandContainer returns the mounts and the variables of the short forms.
+// expandContainer returns the mounts and the variables that the short forms stand for.
 func expandContainer(lines []any) (mounts, env []any) {
 	for _, line := range lines {
 		text, isShort := line.(string)

@@ -1,9 +1,9 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package decisions reads the golden cases in test/decisions: one file for each, with the
-// objects as YAML documents, and what is expected as comments at the end. Its README
-// describes the files.
+// Package decisions reads the golden cases in test/decisions: one file for each, with the objects
+// as YAML documents, and the expected decision as comments at the end. The README there describes
+// the format.
 package decisions
 
 import (
@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Themes with a meaning of their own. The other themes only sort the cases.
+// These themes have a meaning. Other themes only group the cases.
 const (
 	// Adopted has ServiceAccounts with annotations of another program, which the webhook
 	// translates first.
@@ -40,17 +40,20 @@ type Case struct {
 	Text []byte
 	// ServiceAccount, Namespace and Pod are the objects in JSON; nil if there is none.
 	ServiceAccount, Namespace, Pod []byte
+	// Labels and Annotations are those of the ServiceAccount, and NamespaceAnnotations those
+	// of the Namespace.
+	Labels, Annotations, NamespaceAnnotations map[string]string
 	// Settings is the configuration file of the webhook, and Peer the one of the other
 	// webhook; "" for the defaults.
 	Settings, Peer string
-	// Want is nil if the file does not say what is expected.
+	// Want is nil if the file has no expected decision yet.
 	Want *Want
 
-	// input is the length of the text before what is expected.
+	// input is the length of the text before the expected decision.
 	input int
 }
 
-// Want is what is expected.
+// Want is the expected decision.
 type Want struct {
 	Reason   string   `json:"reason,omitempty"`
 	Code     int      `json:"code,omitempty"`
@@ -60,13 +63,13 @@ type Want struct {
 	// ServiceAccount has the annotations after adoption.
 	ServiceAccount map[string]string `json:"serviceAccount,omitempty"`
 	Additions
-	// PeerFirst and LanyardFirst are for both orders of the webhooks.
+	// PeerFirst and LanyardFirst are the results of the two orders of the webhooks.
 	PeerFirst    *Stored `json:"peer-first,omitempty"`
 	LanyardFirst *Stored `json:"lanyard-first,omitempty"`
 }
 
-// Stored is what Lanyard decides each time that the API server calls it, and the pod that
-// is stored.
+// Stored is what Lanyard decides each time that the API server calls it, and what is added to the
+// stored pod.
 type Stored struct {
 	Reasons  []string `json:"reasons"`
 	Findings []string `json:"findings,omitempty"`
@@ -83,7 +86,7 @@ func ReadPeers(dir string) ([]*Case, error) {
 	return read(dir, func(theme string) bool { return theme == Peers }, true)
 }
 
-// ReadInputs reads all cases, also those that do not say what is expected.
+// ReadInputs reads all cases, including those without an expected decision.
 func ReadInputs(dir string) ([]*Case, error) {
 	return read(dir, func(string) bool { return true }, false)
 }
@@ -183,8 +186,11 @@ func (c *Case) parseWant(document []byte) error {
 func (c *Case) add(document []byte) error {
 	var object struct {
 		APIVersion, Kind string
-		Metadata         struct{ Name, GenerateName, Namespace string }
-		Data             map[string]string
+		Metadata         struct {
+			Name, GenerateName, Namespace string
+			Labels, Annotations           map[string]string
+		}
+		Data map[string]string
 	}
 	raw, err := yaml.YAMLToJSONStrict(document)
 	if err == nil {
@@ -199,10 +205,12 @@ func (c *Case) add(document []byte) error {
 	name := object.Metadata.Namespace + "/" + object.Metadata.Name
 	switch {
 	case object.Kind == "ServiceAccount" && name == "team/app":
+		c.Labels, c.Annotations = object.Metadata.Labels, object.Metadata.Annotations
 		return set(&c.ServiceAccount, raw)
 	case object.Kind == "ServiceAccount" && name == "team/default":
-		return nil // Every namespace has it, but not for lanyard inject.
+		return nil // Every namespace has one, and lanyard inject reads it from the file.
 	case object.Kind == "Namespace" && name == "/team":
+		c.NamespaceAnnotations = object.Metadata.Annotations
 		return set(&c.Namespace, raw)
 	case object.Kind == "Pod" && object.Metadata.Namespace == "team":
 		return set(&c.Pod, raw)
@@ -225,7 +233,7 @@ func set[T ~string | ~[]byte](to *T, value T) error {
 // IsEphemeral reports whether the case adds an ephemeral container to a running pod.
 func (c *Case) IsEphemeral() bool { return bytes.Contains(c.Pod, []byte(`"ephemeralContainers"`)) }
 
-// OldPod returns the pod before: without its last ephemeral container. It returns nil for a
+// OldPod returns the pod before the request, without its last ephemeral container, or nil for a
 // new pod.
 func (c *Case) OldPod() []byte {
 	if !c.IsEphemeral() {
@@ -241,7 +249,7 @@ func (c *Case) OldPod() []byte {
 	return encode(pod)
 }
 
-// Result returns the pod with what is expected to be added to it; nil if it is denied.
+// Result returns the pod with the expected additions, or nil if it is denied.
 func (c *Case) Result() ([]byte, error) {
 	if c.Want.Code != 0 {
 		return nil, nil
@@ -253,7 +261,7 @@ func (c *Case) Result() ([]byte, error) {
 	return result, err
 }
 
-// Write writes what is expected into the file, and leaves the rest as it is.
+// Write writes the expected decision into the file, and leaves the rest as it is.
 func (c *Case) Write() error {
 	text := slices.Clone(c.Text[:c.input])
 	if c.input == len(c.Text) {

@@ -69,7 +69,7 @@ func TestAFileInAnotherPlaceIsAnError(t *testing.T) {
 	}
 }
 
-// What is written by hand stays as it is.
+// Write leaves what was written by hand as it is.
 func TestWhatIsExpectedIsWrittenBehindTheRest(t *testing.T) {
 	t.Parallel()
 	input := "# A comment.\n" + join(account, "# Another.\n"+strings.ReplaceAll(pod, "{name: main}", "{ name:   main }"))
@@ -109,7 +109,7 @@ func write(t *testing.T, file, text string) {
 	}
 }
 
-// result is a pod before and after the webhooks, and what the file says of it.
+// result is a pod before and after the webhooks, and the additions in the file.
 type result struct {
 	name          string
 	before, after []byte
@@ -213,8 +213,8 @@ var everyKind = map[string]bool{
 	"several/three-clouds-in-every-kind-of-container":           true,
 }
 
-// A file with what is expected holds the whole pod: a result that differs anywhere has
-// another text, or is an error.
+// The additions describe the whole pod: for a pod that differs anywhere, Added returns other
+// additions or an error.
 func TestTwoResultsHaveTwoTexts(t *testing.T) {
 	t.Parallel()
 	changes := 0
@@ -243,8 +243,8 @@ func TestTwoResultsHaveTwoTexts(t *testing.T) {
 	}
 }
 
-// eachChange makes each change to a value in turn, calls do, and undoes it: another text or
-// number, a field more or less, two items exchanged, and an item less.
+// eachChange makes each change to a value in turn, calls do, and undoes it: it changes a text or
+// a number, adds or removes a field, exchanges two items, and removes an item.
 func eachChange(value any, do func(what string)) {
 	switch v := value.(type) {
 	case map[string]any:

@@ -13,9 +13,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Added returns what a pod has after the webhooks, and did not have before. The error is for
-// a pod that the notation cannot describe: AddTo always returns the pod from which Added
-// returned.
+// Added returns what the webhooks have added to a pod. It fails if the notation cannot describe
+// it, that is, if AddTo does not return the same pod.
 func Added(before, after []byte) (*Additions, error) {
 	was, is := decode(before), decode(after)
 	a := &Additions{}
@@ -78,7 +77,7 @@ func addedContainers(was, is object) []any {
 	return all
 }
 
-// shortVolumes writes the volumes that have a short form in it.
+// shortVolumes replaces volumes with their short forms, if they have one.
 func shortVolumes(volumes []any) []any {
 	var all []any
 	for _, volume := range volumes {
@@ -181,7 +180,7 @@ func short(item any, form func(object) string) any {
 	return item
 }
 
-// Comment returns what is expected as the last document of a file.
+// Comment returns the expected decision as the last document of a file.
 func (w *Want) Comment() string {
 	var p printer
 	if w.Reason != "" {

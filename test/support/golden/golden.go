@@ -20,7 +20,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// A heading is a line with these at its ends.
+// A heading is a line that begins and ends with these.
 const (
 	prefix = "-- "
 	suffix = " --\n"
@@ -52,8 +52,8 @@ func Read(path string) ([]Text, error) {
 // writing is held while a file is changed: parallel tests may share a file.
 var writing sync.Mutex
 
-// Want returns the text that a test expects, which is below a heading of a file. If update is
-// set, it writes got there and returns it; a new heading is added at the end.
+// Want returns the text below a heading of a file, which a test expects. If update is set, it
+// writes got there and returns got. It adds a new heading at the end of the file.
 func Want(path, heading, got string, update bool) (string, error) {
 	if update {
 		return got, write(path, heading, got)

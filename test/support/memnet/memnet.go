@@ -101,6 +101,12 @@ func (l *Listener) Dial(ctx context.Context, from string) (*Conn, error) {
 	}
 }
 
+// DialContext returns a function for the DialContext of an http.Transport. Whatever the address
+// of a request is, it connects to the listener, from this IP address.
+func (l *Listener) DialContext(from string) func(ctx context.Context, network, address string) (net.Conn, error) {
+	return func(ctx context.Context, _, _ string) (net.Conn, error) { return l.Dial(ctx, from) }
+}
+
 func (l *Listener) opError(op string, err error) error {
 	return &net.OpError{Op: op, Net: "tcp", Addr: &serverAddress, Err: err}
 }

@@ -5,7 +5,6 @@ package memnet_test
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"io"
 	"net"
@@ -155,9 +154,7 @@ func TestItCarriesHTTPS(t *testing.T) {
 		server.Listener = listener
 		server.StartTLS()
 		client := server.Client()
-		client.Transport.(*http.Transport).DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return listener.Dial(ctx, "2001:db8::7")
-		}
+		client.Transport.(*http.Transport).DialContext = listener.DialContext("2001:db8::7")
 		response, err := client.Get("https://example.com")
 		if err != nil {
 			t.Fatal(err)

@@ -160,7 +160,7 @@ var _ = DescribeTableSubtree("Installed with", Ordered, func(install method) {
 		Expect(counts.Identity.Created).To(BeNumerically(">", counts.Identity.Failures()), counts.Identity.String())
 	})
 
-	It("is rolled out without an outage", func(ctx SpecContext) {
+	It("is rolled out without an outage", once, func(ctx SpecContext) {
 		old, err := cluster.WaitReady(ctx, expect.Patience)
 		Expect(err).NotTo(HaveOccurred())
 		unharmed(ctx, "the Deployment was rolled", func() {

@@ -25,7 +25,7 @@ import (
 var _ = It("injects each of 100 pods while the replicas are killed", func(ctx SpecContext) {
 	// A node of two cores takes minutes to run a hundred pods: most of them are created only.
 	const name, running, created = "100 pods, replicas killed", 20, 80
-	const steps = 3
+	const steps = 2
 	want := expect.Outcomes{journal.AWS: expect.Granted(identities.Role)}
 	checker.Begin(name, framework.Go, want)
 
@@ -82,8 +82,8 @@ func newDeployment(ctx context.Context, name string, gates ...corev1.PodScheduli
 
 // growWhileKilling scales the Deployments while replicas of the webhook are
 // killed, and waits until their pods are created. The first step kills all
-// replicas, and all their replacements until a pod is denied. Each other step kills
-// one replica.
+// replicas, and all their replacements until a pod is denied. The second step kills one
+// replica.
 func growWhileKilling(ctx context.Context, step int, sizes map[*appsv1.Deployment]int) {
 	GinkgoHelper()
 	replicas, err := cluster.WaitReady(ctx, expect.Patience)

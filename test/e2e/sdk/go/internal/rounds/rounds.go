@@ -150,10 +150,10 @@ func (s Source) get(ctx context.Context) (Credential, error) {
 	}
 }
 
-// noSuchHost is in the error for a name that was not resolved. The names of the clouds are in
-// /etc/hosts, which the kubelet truncates and writes again whenever it starts another
-// container of the pod (ensureHostsFile in pkg/kubelet/kubelet_pods.go). Not every SDK
-// wraps the *net.DNSError.
+// noSuchHost is part of the error for a name that was not found. The names of the clouds are in
+// /etc/hosts, which the kubelet truncates and writes again whenever it starts another container
+// of the pod (ensureHostsFile in pkg/kubelet/kubelet_pods.go). Not every SDK wraps the
+// *net.DNSError.
 const noSuchHost = "no such host"
 
 // line is the output of one attempt: either Error or the fields between it and
