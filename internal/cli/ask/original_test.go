@@ -35,7 +35,7 @@ spec:
   - {name: bound-sa-token, projected: {defaultMode: 420, sources: [{serviceAccountToken: {audience: sts.amazonaws.com, path: aws/token}}]}}
   initContainers: [{name: proxy, volumeMounts: [{name: data}]}]
   containers:
-  - {name: main, env: [{name: A, value: b}, {name: AWS_WEB_IDENTITY_TOKEN_FILE, value: /lanyard/aws/token}, {name: AWS_STS_REGIONAL_ENDPOINTS, value: regional}], volumeMounts: [{name: data}, {name: bound-sa-token, mountPath: /lanyard, readOnly: true}]}
+  - {name: main, env: [{name: A, value: b}, {name: AWS_ROLE_ARN, value: "arn:aws:iam::111122223333:role/cart"}, {name: AWS_WEB_IDENTITY_TOKEN_FILE, value: /lanyard/aws/token}, {name: AWS_STS_REGIONAL_ENDPOINTS, value: regional}], volumeMounts: [{name: data}, {name: bound-sa-token, mountPath: /lanyard, readOnly: true}]}
   ephemeralContainers: [{name: debugger}]
 status: {phase: Running}`, `
 metadata:

@@ -361,8 +361,30 @@ func (in *Input) denied() New {
 		n.Why, n.Fix = "the guard denies new pods, because the API server cannot call Lanyard: "+in.unreachable(), checkFix
 	case denial.By == ask.ByGuard:
 		n.Why, n.Fix = "the guard denies new pods: Lanyard did not inject a container that needs credentials", checkFix
+		if decision, _ := in.decide(); leavesNothing(decision) {
+			return in.deniedByItsLists(decision)
+		}
 	}
 	return n
+}
+
+// leavesNothing reports whether the lists of a pod leave out all of its containers.
+func leavesNothing(d *mutate.Decision) bool {
+	return d != nil && len(d.Findings) > 0 && d.Findings[0].Reason == reason.NoContainer
+}
+
+// Texts about a pod whose lists leave out all of its containers.
+const (
+	nothingLeft    = "the annotations of the pod leave out all of its containers"
+	nothingLeftFix = "Correct " + annotations.Containers + " or " + annotations.SkipContainers + ". If the pod needs no credentials, annotate it with " + annotations.Inject + `: "` + annotations.OptOut + `" instead.`
+)
+
+// deniedByItsLists describes the denial of a pod whose lists leave out all of its containers.
+func (in *Input) deniedByItsLists(decision *mutate.Decision) New {
+	return New{
+		Outcome: Denied, Reason: reason.NoContainer, Why: "the guard denies new pods: " + nothingLeft, Fix: nothingLeftFix,
+		Containers: in.containers(in.Sent, decision),
+	}
 }
 
 // unreachable returns the error of the API server's call of Lanyard; empty if the API server
@@ -422,7 +444,13 @@ func (in *Input) without() New {
 		if !in.called() {
 			return in.uncalled()
 		}
+		if leavesNothing(decision) && in.Answer.Local != "" && !in.NoGuard {
+			return in.deniedByItsLists(decision)
+		}
 		n.Outcome, n.Why = injected.LeftOut, "no container of the pod gets credentials"
+		if leavesNothing(decision) {
+			n.Why, n.Fix = nothingLeft, nothingLeftFix
+		}
 		n.Containers = in.containers(in.Sent, decision)
 	}
 	return n

@@ -556,8 +556,8 @@ func TestContainers(t *testing.T) {
 	}
 }
 
-// C2 of the review of correctness: explain blamed the API server for pods that leave out all
-// of their containers.
+// C2 of the review of correctness: explain blamed the API server for pods without a container
+// that takes part.
 func TestAPodWithoutAContainerThatTakesPart(t *testing.T) {
 	t.Parallel()
 	taken := newPod()
@@ -565,23 +565,30 @@ func TestAPodWithoutAContainerThatTakesPart(t *testing.T) {
 	taken.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "x", MountPath: path}}
 	skipping := newPod()
 	skipping.Annotations = map[string]string{"lanyard.dev/skip-containers": "main"}
+	denied := ask.Answer{Denial: &ask.Denial{By: ask.ByGuard, Message: "denied"}}
 	for sentence, test := range map[string]struct {
-		pod  *corev1.Pod
-		want reason.Reason
+		pod     *corev1.Pod
+		answer  ask.Answer
+		outcome injected.State
+		reason  reason.Reason
+		finding reason.Reason
+		problem bool
 	}{
-		"its annotation skips the only container": {skipping, reason.ContainerNotSelected},
-		"something is mounted at the token path":  {taken, reason.MountPathTaken},
+		"its annotation skips the only container, and the guard denies it":      {skipping, denied, Denied, reason.NoContainer, reason.ContainerNotSelected, true},
+		"its annotation skips the only container, and the guard was not asked":  {skipping, ask.Answer{Local: "no right"}, Denied, reason.NoContainer, reason.ContainerNotSelected, true},
+		"its annotation skips the only container, and the guard let it through": {skipping, ask.Answer{}, injected.LeftOut, reason.NoContainer, reason.ContainerNotSelected, true},
+		"something is mounted at the token path":                                {taken, ask.Answer{}, injected.LeftOut, reason.MountPathTaken, reason.MountPathTaken, false},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			t.Parallel()
 			in := input(t)
-			in.Sent, in.Got, in.Live, in.Probe = test.pod, test.pod, test.pod, &ask.Answer{}
+			in.Sent, in.Got, in.Live, in.Probe, in.Answer = test.pod, test.pod, test.pod, &ask.Answer{}, test.answer
 			got := Explain(in)
-			if got.New.Outcome != injected.LeftOut || got.New.Reason != test.want || got.Problem() || got.Live.State != injected.LeftOut {
-				t.Errorf("got %+v, %+v and problem %t, want %s, %s and no problem", got.New, got.Live, got.Problem(), injected.LeftOut, test.want)
+			if got.New.Outcome != test.outcome || got.New.Reason != test.reason || got.Problem() != test.problem || got.Live.State != injected.LeftOut {
+				t.Errorf("got %+v, %+v and problem %t, want %s, %s and problem %t", got.New, got.Live, got.Problem(), test.outcome, test.reason, test.problem)
 			}
-			if len(got.New.Containers) != 1 || len(got.New.Containers[0].Reasons) != 1 || got.New.Containers[0].Reasons[0].Reason != test.want {
-				t.Errorf("got containers %+v, want %s", got.New.Containers, test.want)
+			if len(got.New.Containers) != 1 || len(got.New.Containers[0].Reasons) != 1 || got.New.Containers[0].Reasons[0].Reason != test.finding {
+				t.Errorf("got containers %+v, want %s", got.New.Containers, test.finding)
 			}
 		})
 	}

@@ -273,12 +273,14 @@ func differingVariables(a, b *Container, definitions []*annotations.Provider) []
 	return names
 }
 
-// variable returns the variable of this name; nil if there is none. If there are several, the
-// kubelet uses the last.
-func (c *Container) variable(name string) *Variable {
-	for i := range slices.Backward(c.Variables) {
-		if c.Variables[i].Name == name {
-			return &c.Variables[i]
+// variable returns the variable of this name, or nil if there is none.
+func (c *Container) variable(name string) *Variable { return lastNamed(c.Variables, name) }
+
+// lastNamed returns the last variable of this name, which the kubelet uses, or nil if there is none.
+func lastNamed(variables []Variable, name string) *Variable {
+	for i := range slices.Backward(variables) {
+		if variables[i].Name == name {
+			return &variables[i]
 		}
 	}
 	return nil

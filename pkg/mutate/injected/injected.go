@@ -271,13 +271,10 @@ func (p *Pod) readContainer(kind string, m *container, definitions []*annotation
 			p.Tokens[i].File = path.Join(mountPath, p.Tokens[i].Path)
 		}
 		c.Providers = pointingTo(c.Variables, definitions, mountPath)
-		at := mountedAt{mountPath, p.windows, c.Tokens}
-		// A container with its own credentials for a provider gets none of its variables.
-		definitions = slices.DeleteFunc(slices.Clone(definitions), func(d *annotations.Provider) bool {
-			return !slices.ContainsFunc(c.Variables, func(v Variable) bool { return at.pointsInto(&v, d) || at.isCopy(v.Value, d) })
-		})
-		markInjected(c.Variables, definitions, at)
-		markAmbiguous(c.Variables, definitions, at)
+		at := mountedAt{mountPath, p.windows, c.Tokens, c.Variables, p.Files}
+		definitions = slices.DeleteFunc(slices.Clone(definitions), func(d *annotations.Provider) bool { return !at.hasVariables(d) })
+		at.markInjected(definitions)
+		at.markAmbiguous(definitions)
 	}
 	p.Containers = append(p.Containers, c)
 }

@@ -18,7 +18,8 @@ import (
 // providers' variables, in their order, with values that Lanyard could have written. Lanyard
 // adds no variable that the container has already. Other variables that another webhook has
 // added behind them do not count.
-func markInjected(variables []Variable, definitions []*annotations.Provider, m mountedAt) {
+func (m mountedAt) markInjected(definitions []*annotations.Provider) {
+	variables := m.variables
 	type known struct {
 		*annotations.Provider
 		annotations.Variable
@@ -26,7 +27,9 @@ func markInjected(variables []Variable, definitions []*annotations.Provider, m m
 	var before []known
 	for _, d := range definitions {
 		for _, v := range d.Variables {
-			before = append(before, known{d, v})
+			if m.couldGive(&v, d) {
+				before = append(before, known{d, v})
+			}
 		}
 	}
 	all := len(before)
@@ -49,9 +52,9 @@ func markInjected(variables []Variable, definitions []*annotations.Provider, m m
 
 // markAmbiguous marks the injected variables before the first one that points to a file in
 // the token volume, which no container sets itself.
-func markAmbiguous(variables []Variable, definitions []*annotations.Provider, m mountedAt) {
-	for i := range variables {
-		if v := &variables[i]; v.Injected {
+func (m mountedAt) markAmbiguous(definitions []*annotations.Provider) {
+	for i := range m.variables {
+		if v := &m.variables[i]; v.Injected {
 			if slices.ContainsFunc(definitions, func(d *annotations.Provider) bool { return m.pointsInto(v, d) }) {
 				return
 			}
@@ -112,10 +115,15 @@ func isValue(name, value string, d *annotations.Provider, m mountedAt) bool {
 
 // mountedAt is where a container has Lanyard's tokens.
 type mountedAt struct {
-	path    string // of the token volume, with slashes and without a drive
-	windows bool
-	tokens  []Token // of the container
+	path      string // of the token volume, with slashes and without a drive
+	windows   bool
+	tokens    []Token           // of the container
+	variables []Variable        // of the container
+	files     map[string]string // of the pod, by provider
 }
+
+// variable returns the variable of the container with this name, or nil if there is none.
+func (m mountedAt) variable(name string) *Variable { return lastNamed(m.variables, name) }
 
 // paths returns the values that are paths of Lanyard's files, as the container sees them.
 func (m mountedAt) paths(d *annotations.Provider) annotations.Values {
@@ -127,6 +135,33 @@ func (m mountedAt) paths(d *annotations.Provider) annotations.Values {
 	return values
 }
 
+// hasVariables reports whether Lanyard gave the provider's variables to the container. A container
+// that points to credentials of its own gets none of them.
+func (m mountedAt) hasVariables(d *annotations.Provider) bool {
+	return slices.ContainsFunc(m.variables, func(v Variable) bool { return m.pointsInto(&v, d) || m.isCopy(v.Value, d) })
+}
+
+// couldGive reports whether Lanyard could have given the variable of the provider to the container:
+// not the ServiceAccount's own identity to a container that selects a profile, and not the token to
+// a container without the variable that SDKs need with it.
+func (m mountedAt) couldGive(v *annotations.Variable, d *annotations.Provider) bool {
+	switch {
+	case v.Direct && m.selectsProfile(d):
+		return false
+	case v.Credential && d.TokenAloneNeeds != "":
+		return m.variable(d.TokenAloneNeeds) != nil
+	}
+	return true
+}
+
+// selectsProfile reports whether the container selects a profile of Lanyard's file.
+func (m mountedAt) selectsProfile(d *annotations.Provider) bool {
+	return d.Profiles != nil && m.files[d.Name] != "" && slices.ContainsFunc(d.Profiles.Selectors, func(name string) bool {
+		v := m.variable(name)
+		return v != nil && (v.Value != "" || v.From != nil)
+	})
+}
+
 // isCopy reports whether a path is that of a copy of the provider's token, Lanyard's or another
 // webhook's.
 func (m mountedAt) isCopy(path string, d *annotations.Provider) bool {
@@ -136,7 +171,7 @@ func (m mountedAt) isCopy(path string, d *annotations.Provider) bool {
 // pointsInto reports whether a variable points to a file of the provider in the token volume.
 func (m mountedAt) pointsInto(v *Variable, d *annotations.Provider) bool {
 	return slices.ContainsFunc(d.Variables, func(known annotations.Variable) bool {
-		return (known.Credential || known.Profiles) && known.Name == v.Name && fits(v.Value, known.Value, d, m)
+		return (known.Credential || known.Profiles) && known.Name == v.Name && m.couldGive(&known, d) && fits(v.Value, known.Value, d, m)
 	})
 }
 
