@@ -91,7 +91,7 @@ func (k *checkCommand) installed(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	k.pods(ctx, asker, s)
+	k.pods(ctx, s)
 	k.dryRuns(ctx, asker, mutating, s)
 	return nil
 }
@@ -312,7 +312,7 @@ func (k *checkCommand) addServiceAccount(s *survey, object *metav1.PartialObject
 
 // pods counts the pods with a former identity or none. It sends no dry run, because one for
 // each ServiceAccount would load the cluster, so it needs the settings of the webhook.
-func (k *checkCommand) pods(ctx context.Context, asker *ask.Asker, s *survey) {
+func (k *checkCommand) pods(ctx context.Context, s *survey) {
 	if s.chosen == nil || k.Webhook.Unread != nil {
 		return
 	}

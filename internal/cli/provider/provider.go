@@ -7,7 +7,6 @@ package provider
 
 import (
 	"cmp"
-	"context"
 	_ "embed" // the help text
 	"encoding/json"
 	"errors"
@@ -41,7 +40,7 @@ func NewCommand(c *command.CLI) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		result, err := testProviders(cmd.Context(), c, text, given)
+		result, err := testProviders(c, text, given)
 		if err != nil {
 			return c.Found("%s: %v", args[0], err)
 		}
@@ -55,7 +54,7 @@ func NewCommand(c *command.CLI) *cobra.Command {
 }
 
 // testProviders tries the providers of a file with this text.
-func testProviders(ctx context.Context, c *command.CLI, text []byte, given map[string]string) (*providersResult, error) {
+func testProviders(c *command.CLI, text []byte, given map[string]string) (*providersResult, error) {
 	o := options.New()
 	if err := o.ReadConfig(text, o.FlagSet()); err != nil {
 		return nil, err
