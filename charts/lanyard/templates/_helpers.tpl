@@ -194,10 +194,13 @@ c.?volumeMounts.orValue([]).exists(m, (m.mountPath + '/').startsWith('{{ include
       {{ include "lanyard.celList" $ifReadOnly }}.exists(kind, v[?kind].?readOnly.orValue(false))))))
 {{- end -}}
 
-{{- /* True in CEL for a container c that neither the annotations, own, of the pod leave out, nor a peer. */ -}}
+{{- /*
+True in CEL for the container .name that neither the annotations, own, of the pod leave out, nor a
+peer.
+*/ -}}
 {{- define "lanyard.celSelected" -}}
-('lanyard.dev/containers' in own ? c.name in own['lanyard.dev/containers'].split(',').map(name, name.trim()) :
-  !(c.name in own[?'lanyard.dev/skip-containers'].orValue('').split(',').map(name, name.trim()){{ include "lanyard.replacedContainers" . }}))
+('lanyard.dev/containers' in own ? {{ .name }} in own['lanyard.dev/containers'].split(',').map(name, name.trim()) :
+  !({{ .name }} in own[?'lanyard.dev/skip-containers'].orValue('').split(',').map(name, name.trim()){{ include "lanyard.replacedContainers" .root }}))
 {{- end -}}
 
 {{- /*
@@ -207,18 +210,21 @@ annotations leave out so much that no container has.
 {{- define "lanyard.celLacksMount" -}}
 [object.metadata.?annotations.orValue({})].exists(own, [object.spec.containers + object.spec.?initContainers.orValue([])].exists(all,
   [all.filter(c, !{{ include "lanyard.celHasMount" . | nindent 2 | trim }})].exists(without,
-  without.exists(c, {{ include "lanyard.celSelected" . | nindent 2 | trim }}) ||
+  without.exists(c, {{ include "lanyard.celSelected" (dict "root" . "name" "c.name") | nindent 2 | trim }}) ||
   without.size() == all.size() && ('lanyard.dev/containers' in own || 'lanyard.dev/skip-containers' in own))))
 {{- end -}}
 
-{{- /* The words in CEL about such a pod: .words, unless its annotations leave out all of its containers. */ -}}
+{{- /*
+The words in CEL about such a pod: .words, unless its annotations leave out all of its containers.
+It puts names together, and not containers: the API server checks the types of a message, and init
+containers are of another type than containers.
+*/ -}}
 {{- define "lanyard.celWhy" -}}
-[object.metadata.?annotations.orValue({})].exists(own, (object.spec.containers + object.spec.?initContainers.orValue([])).exists(c,
-  {{ include "lanyard.celSelected" .root | nindent 2 | trim }})) ?
-{{ .words }} :
-'the annotations of the pod (lanyard.dev/containers, lanyard.dev/skip-containers) leave out all of its containers: ' +
-[(object.spec.?initContainers.orValue([]) + object.spec.containers).map(c, c.name).join(', ')].map(names,
-  names.size() > 1000 ? names.substring(0, 1000) + '...' : names)[0] + '. Correct the names. '
+[object.spec.?initContainers.orValue([]).map(c, c.name) + object.spec.containers.map(c, c.name)].map(all,
+  [object.metadata.?annotations.orValue({})].exists(own, all.exists(c, {{ include "lanyard.celSelected" (dict "root" .root "name" "c") | nindent 2 | trim }})) ?
+  {{ .words }} :
+  'the annotations of the pod (lanyard.dev/containers, lanyard.dev/skip-containers) leave out all of its containers: ' +
+  [all.join(', ')].map(names, names.size() > 1000 ? names.substring(0, 1000) + '...' : names)[0] + '. Correct the names. ')[0]
 {{- end -}}
 
 {{- /*
