@@ -98,6 +98,8 @@ func merge(value, with any) any {
 type Answer struct {
 	// Pod is the pod as it would be stored; nil if there is an error.
 	Pod *unstructured.Unstructured
+	// Warnings are the warnings of the response.
+	Warnings []string
 	// Err is why the pod would not be created.
 	Err error
 }
@@ -110,7 +112,7 @@ type Client struct {
 // NewClient returns a client. It does not change config.
 func NewClient(config *rest.Config) (*Client, error) {
 	config = rest.CopyConfig(config)
-	config.WarningHandler = rest.NoWarnings{}
+	config.WarningHandler, config.WarningHandlerWithContext = nil, collector{}
 	client, err := dynamic.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("create Kubernetes client: %w", err)
@@ -120,6 +122,7 @@ func NewClient(config *rest.Config) (*Client, error) {
 
 // Create creates the pod as a dry run.
 func (c *Client) Create(ctx context.Context, namespace string, pod *unstructured.Unstructured) (answer Answer) {
+	ctx = context.WithValue(ctx, collector{}, &answer.Warnings)
 	answer.Pod, answer.Err = c.pods.Namespace(namespace).Create(ctx, pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	return answer
 }
@@ -132,6 +135,17 @@ var denied = regexp.MustCompile(`(^| denied (the )?request: )lanyard: `)
 // the webhook was called: the guard comes after the webhook.
 func Denied(err error) bool {
 	return err != nil && denied.MatchString(err.Error())
+}
+
+// collector adds the warnings of a response to the list in the request's context.
+// It is also the key of that list.
+type collector struct{}
+
+// HandleWarningHeaderWithContext implements rest.WarningHandlerWithContext.
+func (collector) HandleWarningHeaderWithContext(ctx context.Context, code int, _, text string) {
+	if warnings, ok := ctx.Value(collector{}).(*[]string); ok && code == 299 && text != "" {
+		*warnings = append(*warnings, text)
+	}
 }
 
 // Status is the outcome of one line.

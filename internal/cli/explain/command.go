@@ -61,6 +61,9 @@ func (e *Explanation) Print(p *command.Page) {
 		p.Text(2, command.Warn, "evaluated here, not by the cluster: "+e.New.Limits)
 	}
 	printPod(p, e.New.Why, e.New.Containers, e.New.Fix)
+	for _, warning := range e.New.Warnings {
+		p.Text(4, command.Faint, warning)
+	}
 	if l := e.Live; l != nil {
 		p.Line("")
 		style := map[injected.State]string{injected.Current: command.Good, injected.Stale: command.Bad, injected.Without: command.Bad}[l.State]

@@ -153,6 +153,8 @@ type New struct {
 	Local      bool        `json:"local,omitempty"`
 	Limits     string      `json:"limits,omitempty"`
 	Containers []Container `json:"containers,omitempty"`
+	// Warnings are the warnings of the webhook, if the reasons of the containers are not known.
+	Warnings []string `json:"warnings,omitempty"`
 }
 
 // Container describes the credentials of a container.
@@ -299,10 +301,21 @@ func (in *Input) new() New {
 		if !in.Called {
 			why = "the pod template has Lanyard's annotations, but Lanyard is not called for the namespace"
 		}
-		decision, _ := in.decide() // it has the findings, if the ServiceAccount was read
-		return New{Outcome: Injected, Reason: reason.Injected, Why: why, Containers: in.containers(in.Got, decision)}
+		n := New{Outcome: Injected, Reason: reason.Injected, Why: why}
+		decision, _ := in.decide()
+		n.Containers = in.containers(in.Got, decision)
+		if decision == nil {
+			n.Warnings = in.warnings()
+		}
+		return n
 	}
 	return in.without()
+}
+
+// warnings returns the warnings of the webhook about the pod Sent, in place of the findings. Without
+// the ServiceAccount and the settings of the webhook, the findings are not known here.
+func (in *Input) warnings() []string {
+	return slices.DeleteFunc(slices.Clone(in.Answer.Warnings), func(text string) bool { return !strings.HasPrefix(text, "lanyard: ") })
 }
 
 // insists describes the denial of pods that insist, or that have the label of an injected

@@ -154,12 +154,18 @@ func (m mountedAt) couldGive(v *annotations.Variable, d *annotations.Provider) b
 	return true
 }
 
-// selectsProfile reports whether the container selects a profile of Lanyard's file.
+// selectsProfile reports whether the container selects a profile of Lanyard's file, and not of a
+// file of its own.
 func (m mountedAt) selectsProfile(d *annotations.Provider) bool {
-	return d.Profiles != nil && m.files[d.Name] != "" && slices.ContainsFunc(d.Profiles.Selectors, func(name string) bool {
-		v := m.variable(name)
-		return v != nil && (v.Value != "" || v.From != nil)
-	})
+	return d.Profiles != nil && m.files[d.Name] != "" &&
+		slices.ContainsFunc(d.Profiles.Selectors, func(name string) bool {
+			v := m.variable(name)
+			return v != nil && (v.Value != "" || v.From != nil)
+		}) &&
+		!slices.ContainsFunc(d.Variables, func(known annotations.Variable) bool {
+			v := m.variable(known.Name)
+			return known.Profiles && v != nil && (v.From != nil || !fits(v.Value, known.Value, d, m))
+		})
 }
 
 // isCopy reports whether a path is that of a copy of the provider's token, Lanyard's or another
