@@ -36,7 +36,7 @@ func (o *Options) LoadConfig(fs *pflag.FlagSet, readFile func(name string) ([]by
 		return fmt.Errorf("--config: %w", err)
 	}
 	if o.File, err = settings.Parse(text); err == nil {
-		err = o.File.Apply(func(name string) (settings.Value, error) { return find(fs, name) })
+		err = o.File.Apply(func(name string) (string, func(string) error, error) { return find(fs, name) })
 	}
 	if err != nil {
 		return fmt.Errorf("--config %s: %w", o.ConfigFile, err)
@@ -44,27 +44,18 @@ func (o *Options) LoadConfig(fs *pflag.FlagSet, readFile func(name string) ([]by
 	return nil
 }
 
-// find returns the flag for a setting of a file, or nil if the flag is on the command line.
-func find(fs *pflag.FlagSet, name string) (settings.Value, error) {
+// find returns the type of the flag for a setting of a file and how to set the flag, or nil if
+// the flag is on the command line.
+func find(fs *pflag.FlagSet, name string) (kind string, set func(text string) error, err error) {
 	flag := fs.Lookup(name)
 	switch {
 	case flag == nil || name == "config" || name == "help" || name == "version":
-		return nil, errors.New("unknown setting; settings have the names of the flags in --help")
+		return "", nil, errors.New("unknown setting; settings have the names of the flags in --help")
 	case flag.Changed:
-		return nil, nil
+		return "", nil, nil
 	}
-	return flagValue{flag.Value, fs, name}, nil
+	return flag.Value.Type(), func(text string) error { return fs.Set(name, text) }, nil
 }
-
-// flagValue is the value of a flag. Its errors name the flag.
-type flagValue struct {
-	settings.Value
-
-	fs   *pflag.FlagSet
-	name string
-}
-
-func (v flagValue) Set(text string) error { return v.fs.Set(v.name, text) }
 
 // Restart lists the settings that differ in the files of o and next, and that a running
 // program cannot change.

@@ -34,7 +34,7 @@ var help string
 func NewCommand(c *command.CLI) *cobra.Command {
 	var o command.Output
 	var given map[string]string
-	test := command.New(help, cobra.ExactArgs(1), func(cmd *cobra.Command, args []string) error {
+	test := command.New(help, cobra.ExactArgs(1), func(_ *cobra.Command, args []string) error {
 		text, err := os.ReadFile(args[0])
 		if err != nil {
 			return err
