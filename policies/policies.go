@@ -28,7 +28,6 @@ import (
 	"strings"
 	"text/template"
 
-	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/internal/texts"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/mutate"
@@ -64,7 +63,7 @@ var files embed.FS
 // Generate returns the policies for the settings, as YAML documents. The source is only
 // recorded: Choose and the command line read it. Generate returns an error for a setting that
 // policies cannot have.
-func Generate(s *settings.Settings, name string, source *Source) (string, error) {
+func Generate(s *annotations.Settings, name string, source *Source) (string, error) {
 	if err := check(s); err != nil {
 		return "", err
 	}
@@ -83,7 +82,7 @@ func Generate(s *settings.Settings, name string, source *Source) (string, error)
 
 // Choose returns the settings with only the providers of these names; without names, with all
 // of them.
-func Choose(s *settings.Settings, names []string) (*settings.Settings, error) {
+func Choose(s *annotations.Settings, names []string) (*annotations.Settings, error) {
 	var known []string
 	for _, d := range s.Providers {
 		known = append(known, d.Name)
@@ -93,15 +92,15 @@ func Choose(s *settings.Settings, names []string) (*settings.Settings, error) {
 			return nil, fmt.Errorf("there is no provider %q: choose from %s", name, strings.Join(known, ", "))
 		}
 	}
-	chosen := *s.Settings
+	chosen := *s
 	chosen.Providers = slices.DeleteFunc(slices.Clone(s.Providers), func(d *annotations.Provider) bool {
 		return len(names) > 0 && !slices.Contains(names, d.Name)
 	})
-	return &settings.Settings{Settings: &chosen, Peers: s.Peers}, nil
+	return &chosen, nil
 }
 
 // check returns an error for each setting that policies cannot have.
-func check(s *settings.Settings) error {
+func check(s *annotations.Settings) error {
 	var errs []error
 	if len(s.Peers) > 0 {
 		errs = append(errs, errors.New("adopt: policies cannot adopt the annotations of other programs: remove the setting, or run lanyard-webhook"))

@@ -17,20 +17,12 @@ import (
 	"github.com/lanyard-dev/lanyard/policies"
 )
 
-// generate returns the policies for a configuration file with some values changed.
-func generate(t *testing.T, file string, change func(*settings.Values), names ...string) (string, error) {
+// generate returns the policies for a configuration file.
+func generate(t *testing.T, file string, names ...string) (string, error) {
 	t.Helper()
-	values := settings.Default()
-	var err error
-	if values.File, err = settings.Parse([]byte(file)); err != nil {
+	s, err := settings.Load([]byte(file), nil)
+	if err != nil {
 		t.Fatal(err)
-	}
-	if change != nil {
-		change(&values)
-	}
-	s, errs := settings.New(&values)
-	if len(errs) > 0 {
-		t.Fatal(errs)
 	}
 	if s, err = policies.Choose(s, names); err != nil {
 		return "", err
@@ -53,11 +45,11 @@ func TestGenerate(t *testing.T) {
 	for name, file := range map[string]string{"defaults": "", "a custom provider": vault} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			text, err := generate(t, file, nil)
+			text, err := generate(t, file)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if again, _ := generate(t, file, nil); again != text {
+			if again, _ := generate(t, file); again != text {
 				t.Error("the second text is another one")
 			}
 			documents := strings.Split(text, "\n---\n")
@@ -84,7 +76,7 @@ func TestGenerate(t *testing.T) {
 // Only the chosen providers are in the text.
 func TestGenerateSomeProviders(t *testing.T) {
 	t.Parallel()
-	text, err := generate(t, vault, nil, "aws", "vault")
+	text, err := generate(t, vault, "aws", "vault")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,19 +92,18 @@ func TestGenerateDenies(t *testing.T) {
 	t.Parallel()
 	identities := "identities: [{namespace: a, serviceAccount: b, annotations: {audience: c}}]"
 	for name, test := range map[string]struct {
-		file   string
-		change func(*settings.Values)
-		names  []string
-		want   string
+		file  string
+		names []string
+		want  string
 	}{
 		"an unknown provider":         {names: []string{"aws", "oracle"}, want: `there is no provider "oracle": choose from aws, azure, gcp, token`},
-		"adoption":                    {change: func(v *settings.Values) { v.Adopt = []string{"eks"} }, want: "adopt: policies cannot adopt"},
+		"adoption":                    {file: "adopt: [eks]", want: "adopt: policies cannot adopt"},
 		"mappings":                    {file: identities, want: "identities: policies cannot annotate"},
-		"a path that JSON must quote": {change: func(v *settings.Values) { v.Defaults.TokenMountPath = `/a"b` }, want: `token-mount-path: got "/a\"b", want only`},
+		"a path that JSON must quote": {file: `token-mount-path: /a"b`, want: `token-mount-path: got "/a\"b", want only`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			text, err := generate(t, test.file, test.change, test.names...)
+			text, err := generate(t, test.file, test.names...)
 			if text != "" || err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("got %d bytes and error %v, want error %s", len(text), err, test.want)
 			}

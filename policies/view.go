@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/lanyard-dev/lanyard/internal/provider"
-	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/internal/texts"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/mutate"
@@ -20,7 +19,7 @@ import (
 // view is what the templates read. Texts of the types in this file are expressions, except
 // names and keys.
 type view struct {
-	*settings.Settings
+	*annotations.Settings
 
 	// Object is the ServiceAccount: the object of a policy, or its parameter.
 	Object    string
@@ -112,10 +111,10 @@ type wantView struct {
 	PodName string
 }
 
-func newView(s *settings.Settings) *view {
+func newView(s *annotations.Settings) *view {
 	v := &view{
 		Settings: s, MountPath: s.TokenMountPath,
-		KnownNames: slices.Concat(s.ServiceAccountKeys(), s.Settings.ProfileKeys()), Restricted: s.AllowedIdentities != nil,
+		KnownNames: slices.Concat(s.ServiceAccountKeys(), s.ProfileKeys()), Restricted: s.AllowedIdentities != nil,
 		MinExpiration: annotations.MinTokenExpirationSeconds, MaxExpiration: annotations.MaxTokenExpirationSeconds,
 		Identity: []string{annotations.Tokens},
 	}
@@ -131,7 +130,7 @@ func newView(s *settings.Settings) *view {
 		v.Allowed = append(v.Allowed, withNames(glob))
 	}
 	for _, d := range s.Providers {
-		v.Providers = append(v.Providers, newProviderView(d, s.Settings))
+		v.Providers = append(v.Providers, newProviderView(d, s))
 		v.ProfileKeys = append(v.ProfileKeys, d.ProfileKeys()...)
 		for _, key := range d.IdentityKeys() {
 			v.Identity = append(v.Identity, annotations.Prefix+key)

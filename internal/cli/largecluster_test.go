@@ -69,7 +69,7 @@ func (c *largeCluster) start(t testing.TB) http.Handler {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.settings, c.accounts = s.Settings, map[string]*annotations.Object{}
+	c.settings, c.accounts = s, map[string]*annotations.Object{}
 	for i := range c.serviceAccounts {
 		account := serviceAccount(i, role)
 		c.add(placeholder, &account)

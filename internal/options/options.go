@@ -18,6 +18,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/internal/texts"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 // Values of --certificate-source.
@@ -38,8 +39,7 @@ const (
 	logJSON = "json"
 )
 
-// Options holds the raw flag values. Complete validates and converts them. The usage of
-// each flag explains its field.
+// Options holds the values of the flags. The usage of each flag explains its field.
 type Options struct {
 	// How to serve.
 	BindAddress, MetricsBindAddress, HealthProbeBindAddress string
@@ -48,10 +48,13 @@ type Options struct {
 	ShutdownDelay                                           time.Duration
 
 	// TLS.
-	CertificateSource               string
-	TLSCertFile, TLSPrivateKeyFile  string
-	TLSMinVersion                   string
-	TLSCipherSuites                 []string
+	CertificateSource              string
+	TLSCertFile, TLSPrivateKeyFile string
+	TLSMinVersion                  string
+	TLSCipherSuites                []string
+	// MinVersion and CipherSuites are these two for tls.Config. Complete sets them.
+	MinVersion                      uint16
+	CipherSuites                    []uint16
 	ClientCAFile                    string
 	ClientAllowedNames              []string
 	CADuration, CertificateDuration time.Duration
@@ -61,16 +64,14 @@ type Options struct {
 	CertificateDNSNames                               []string
 	WebhookConfigurationName                          string
 
-	// Values decide about the injection. File is the content of ConfigFile.
-	settings.Values
+	// Injection are the settings of the injection as they are written. File is the content of
+	// ConfigFile, or nil if there is none.
+	Injection *annotations.Settings
+	File      *settings.File
 
 	Kubeconfig, ConfigFile string
 	LogFormat              string
 	Verbosity              int
-
-	// commandLine returns new options and flags, as the command line without the file
-	// sets them.
-	commandLine func() (*Options, *pflag.FlagSet)
 }
 
 // New returns the default settings.
@@ -89,7 +90,7 @@ func New() *Options {
 		CertificateDuration:      24 * time.Hour,
 
 		TLSMinVersion: "VersionTLS13",
-		Values:        settings.Default(),
+		Injection:     settings.Default(),
 		LogFormat:     logText,
 	}
 }
@@ -115,18 +116,6 @@ func AllFlags(groups cliflag.NamedFlagSets) *pflag.FlagSet {
 		all.AddFlagSet(group)
 	}
 	return all
-}
-
-// Parse returns the options of a command line, which may be of another version: unknown
-// flags have no effect. readFile returns the content of the file of --config, if any.
-func Parse(args []string, readFile func(name string) ([]byte, error)) (*Options, error) {
-	o := New()
-	fs := o.FlagSet()
-	fs.ParseErrorsAllowlist.UnknownFlags = true
-	if err := fs.Parse(args); err != nil {
-		return nil, err
-	}
-	return o, o.LoadConfig(fs, readFile)
 }
 
 func (o *Options) addServingFlags(fs *pflag.FlagSet) {
@@ -156,7 +145,7 @@ func (o *Options) addTLSFlags(fs *pflag.FlagSet) {
 
 // addFields adds the flags of the injection, or of the providers.
 func (o *Options) addFields(fs *pflag.FlagSet, ofProvider bool) {
-	for _, f := range o.Fields() {
+	for _, f := range settings.Fields(o.Injection) {
 		if f.OfProvider == ofProvider {
 			fs.Var(f.Value, f.Name, f.Usage)
 		}

@@ -153,7 +153,7 @@ func TestAnInvalidProviderFlagIsNamed(t *testing.T) {
 		t.Run(flag, func(t *testing.T) {
 			t.Parallel()
 			o, _ := parsed(t, append(slices.Clone(files), "--"+flag+"="+value)...)
-			_, err := o.Complete()
+			_, err := o.Complete(nil)
 			if want := "--" + flag + `: got "` + value + `": ` + allowed; err == nil || err.Error() != want {
 				t.Errorf("message:\n got %v\nwant %s", err, want)
 			}
@@ -171,7 +171,7 @@ func TestAProviderFlagOverMaxBytesIsDenied(t *testing.T) {
 				continue
 			}
 			o, _ := parsed(t, append(slices.Clone(files), "--"+p.Flag+"="+strings.Repeat("a", p.MaxBytes+1))...)
-			_, err := o.Complete()
+			_, err := o.Complete(nil)
 			if want := fmt.Sprintf("must have at most %d bytes", p.MaxBytes); err == nil || !strings.HasSuffix(err.Error(), want) {
 				t.Errorf("--%s: got %v, want %s", p.Flag, err, want)
 			}
@@ -216,11 +216,7 @@ func TestTheStandAloneCommandLineIsComplete(t *testing.T) {
 	if err := o.LoadConfig(fs, os.ReadFile); err != nil {
 		t.Fatal(err)
 	}
-	completed, err := o.Complete()
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := o.Settings(nil)
+	s, err := o.Complete(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -233,11 +229,11 @@ func TestTheStandAloneCommandLineIsComplete(t *testing.T) {
 			"azure-tenant-id": "contoso.onmicrosoft.com", "azure-authority-host": "https://login.microsoftonline.com/",
 		},
 		ExcludedNamespaces: []string{"kube-system"},
-	}, *s.Settings, sameProvider, cmpopts.EquateEmpty()); diff != "" {
+	}, *s, sameProvider, cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("settings (-want +got):\n%s", diff)
 	}
-	if completed.MinVersion != tls.VersionTLS13 || len(completed.CipherSuites) != 0 {
-		t.Errorf("TLS: got version %x and suites %x, want 1.3 and Go's own", completed.MinVersion, completed.CipherSuites)
+	if o.MinVersion != tls.VersionTLS13 || len(o.CipherSuites) != 0 {
+		t.Errorf("TLS: got version %x and suites %x, want 1.3 and Go's own", o.MinVersion, o.CipherSuites)
 	}
 	if o.Kubeconfig != "K" || o.BindAddress != "127.0.0.1" || o.SecurePort != 9443 || o.TLSCertFile != "C" || o.TLSPrivateKeyFile != "P" ||
 		o.MetricsBindAddress != "127.0.0.1:8080" || o.HealthProbeBindAddress != "127.0.0.1:8081" || o.ShutdownDelay != 10*time.Second {
@@ -258,11 +254,7 @@ func TestCompleteUsesEverySetting(t *testing.T) {
 		"--default-allowed-identities=arn:aws:iam::*:role/{namespace}-*,b",
 		"--tls-min-version=VersionTLS12", "--tls-cipher-suites=TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
 	}, files...)...)
-	completed, err := o.Complete()
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := o.Settings(nil)
+	s, err := o.Complete(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -280,14 +272,14 @@ func TestCompleteUsesEverySetting(t *testing.T) {
 			"gcp-workload-identity-provider": providerName, "gcp-audience": "c",
 		},
 		ExcludedNamespaces: []string{"kube-system", "system"},
-	}, *s.Settings, sameProvider, cmpopts.EquateEmpty()); diff != "" {
+	}, *s, sameProvider, cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("settings (-want +got):\n%s", diff)
 	}
-	if completed.MinVersion != tls.VersionTLS12 {
-		t.Errorf("TLS version: got %x, want 1.2", completed.MinVersion)
+	if o.MinVersion != tls.VersionTLS12 {
+		t.Errorf("TLS version: got %x, want 1.2", o.MinVersion)
 	}
 	want := []uint16{tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256}
-	if diff := cmp.Diff(want, completed.CipherSuites); diff != "" {
+	if diff := cmp.Diff(want, o.CipherSuites); diff != "" {
 		t.Errorf("cipher suites (-want +got):\n%s", diff)
 	}
 }
@@ -316,7 +308,7 @@ func TestCompleteAcceptsTheBounds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			o, _ := parsed(t, append(arguments, files...)...)
-			if _, err := o.Complete(); err != nil {
+			if _, err := o.Complete(nil); err != nil {
 				t.Errorf("%q: %v", arguments, err)
 			}
 		})
@@ -406,7 +398,7 @@ func TestCompleteDenies(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			o, _ := parsed(t, append(slices.Clone(files), tt.argument)...)
-			_, err := o.Complete()
+			_, err := o.Complete(nil)
 			if err == nil {
 				t.Fatalf("%s: got no error", tt.argument)
 			}
@@ -430,11 +422,11 @@ func TestTheSelfManagedCertificateIsForTheServiceOfItsNamespace(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			o, _ := parsed(t, append([]string{"--certificate-secret-namespace=tools"}, test.arguments...)...)
-			completed, err := o.Complete()
+			_, err := o.Complete(nil)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(test.want, completed.CertificateDNSNames); diff != "" {
+			if diff := cmp.Diff(test.want, o.CertificateDNSNames); diff != "" {
 				t.Errorf("names (-want +got):\n%s", diff)
 			}
 		})
@@ -461,7 +453,7 @@ func TestCompleteDeniesForASelfManagedCertificate(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			o, _ := parsed(t, append([]string{"--certificate-secret-namespace=lanyard-system"}, test.arguments...)...)
-			_, err := o.Complete()
+			_, err := o.Complete(nil)
 			if err == nil || !strings.HasPrefix(err.Error(), test.want) || strings.Contains(err.Error(), "\n") {
 				t.Errorf("got %v\nwant one mistake, %s", err, test.want)
 			}
@@ -475,7 +467,7 @@ func TestCompleteReportsAllMistakesAtOnce(t *testing.T) {
 		"--default-allowed-identities=,", "--shutdown-delay=-1s", "--tls-min-version=x", "--tls-cipher-suites=x", "--certificate-source=x", "--aws-default-region=x",
 		"--azure-default-tenant-id=x", "--azure-authority-host=x", "--gcp-default-workload-identity-provider=x",
 		"--aws-default-audience= ", "--azure-default-audience= ", "--gcp-default-audience= ")
-	_, err := o.Complete()
+	_, err := o.Complete(nil)
 	if err == nil {
 		t.Fatal("got no error")
 	}
@@ -528,7 +520,7 @@ func TestExcludedNamespacesMustBeNames(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			o, _ := parsed(t, append([]string{"--excluded-namespaces=" + test.value}, files...)...)
-			_, err := o.Complete()
+			_, err := o.Complete(nil)
 			if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.HasPrefix(err.Error(), test.want)) {
 				t.Errorf("got %v, want %q", err, test.want)
 			}
@@ -539,7 +531,7 @@ func TestExcludedNamespacesMustBeNames(t *testing.T) {
 func TestCompleteDeniesAnUnknownLogFormat(t *testing.T) {
 	t.Parallel()
 	o, _ := parsed(t, append([]string{"--log-format=xml"}, files...)...)
-	_, err := o.Complete()
+	_, err := o.Complete(nil)
 	if want := `--log-format: got "xml", want text or json`; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
@@ -715,12 +707,12 @@ func TestNewLogger(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			o, _ := parsed(t, append(tt.arguments, files...)...)
-			completed, err := o.Complete()
+			_, err := o.Complete(nil)
 			if err != nil {
 				t.Fatal(err)
 			}
 			var text bytes.Buffer
-			log := completed.NewLogger(&text)
+			log := o.NewLogger(&text)
 			log.Info("operator")
 			log.V(1).Info("each")
 			log.V(2).Info("debug")
@@ -742,16 +734,16 @@ func TestSettingsOnlyLooksAtTheInjection(t *testing.T) {
 	t.Parallel()
 	o := options.New()
 	o.SecurePort, o.LogFormat, o.CertificateSource = 0, "x", "x"
-	o.Defaults.TokenExpirationSeconds = 4000
+	o.Injection.TokenExpirationSeconds = 4000
 	completed, err := o.Settings(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if completed.TokenExpirationSeconds != 4000 || completed.Parameters["azure-authority-host"] != "https://login.microsoftonline.com/" {
-		t.Errorf("got %+v", completed.Settings)
+		t.Errorf("got %+v", completed)
 	}
-	o.Defaults.TokenMountPath, o.Defaults.TokenExpirationSeconds = "x", 1
-	o.DefaultAllowedIdentities, o.Defaults.ExcludedNamespaces = "{x}", []string{"X"}
+	o.Injection.TokenMountPath, o.Injection.TokenExpirationSeconds = "x", 1
+	o.Injection.AllowedIdentities, o.Injection.ExcludedNamespaces = []string{"{x}"}, []string{"X"}
 	_, err = o.Settings(nil)
 	for _, flag := range []string{"token-mount-path", "token-expiration-seconds", "default-allowed-identities", "excluded-namespaces"} {
 		if err == nil || !strings.Contains(err.Error(), "--"+flag+": ") {

@@ -17,6 +17,8 @@ import (
 	"sync"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 // Place is where a peer reads something.
@@ -196,8 +198,16 @@ func Named(names []string) ([]*Peer, error) {
 			return nil, fmt.Errorf("got %q, want one or more of %s", name, strings.Join(known, ", "))
 		}
 	}
-	return slices.DeleteFunc(All(), func(p *Peer) bool { return !slices.Contains(names, p.Name) }), nil
+	return named(names), nil
 }
+
+func named(names []string) []*Peer {
+	return slices.DeleteFunc(All(), func(p *Peer) bool { return !slices.Contains(names, p.Name) })
+}
+
+// Of returns the peers whose annotations the settings adopt, in the order of their
+// precedence.
+func Of(s *annotations.Settings) []*Peer { return named(s.Peers) }
 
 // Rules returns the rules about pods that hold while the peers are adopted: the fields
 // PeerContainers and PeerTokens of annotations.Settings.

@@ -77,7 +77,7 @@ func TestACustomProviderIsAProvider(t *testing.T) {
 		t.Errorf("settings (-want +got):\n%s", diff)
 	}
 	identities := []settings.Identity{{Namespace: "team-*", ServiceAccount: "loki", Annotations: map[string]string{"aws-role-arn": "loki"}}}
-	if diff := cmp.Diff(identities, file.Identities); diff != "" {
+	if diff := cmp.Diff(identities, file.Identities, cmpopts.IgnoreUnexported(settings.Identity{})); diff != "" {
 		t.Errorf("identities (-want +got):\n%s", diff)
 	}
 }
@@ -358,7 +358,7 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ignore := cmp.Options{cmpopts.IgnoreFields(annotations.Parameter{}, "Grammar"), cmpopts.IgnoreUnexported(settings.File{})}
+		ignore := cmp.Options{cmpopts.IgnoreFields(annotations.Parameter{}, "Grammar"), cmpopts.IgnoreUnexported(settings.Identity{})}
 		if diff := cmp.Diff(file, again, ignore); diff != "" {
 			t.Error(diff)
 		}

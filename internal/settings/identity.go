@@ -4,6 +4,7 @@
 package settings
 
 import (
+	"errors"
 	"fmt"
 	"regexp"
 
@@ -24,28 +25,29 @@ var (
 
 // identities checks the form of the mappings. The meaning of their annotations
 // is known only with the flags.
-func (p *parser) identities(path *field.Path) {
-	p.limit(len(p.Identities), maxIdentities, path)
-	for i, identity := range p.Identities[:min(len(p.Identities), maxIdentities)] {
-		path := path.Index(i)
-		p.require(namespaceGlob.MatchString(identity.Namespace), path.Child("namespace"), identity.Namespace,
+func (p *parser) identities(at place) {
+	p.limit(len(p.Identities), maxIdentities, at)
+	for i := range p.Identities[:min(len(p.Identities), maxIdentities)] {
+		identity, at := &p.Identities[i], at.index(i)
+		identity.place = at.child("annotations")
+		p.require(namespaceGlob.MatchString(identity.Namespace), at.child("namespace"), identity.Namespace,
 			`must be the name of a namespace, in which "*" stands for any characters`)
-		p.require(serviceAccountGlob.MatchString(identity.ServiceAccount), path.Child("serviceAccount"), identity.ServiceAccount,
+		p.require(serviceAccountGlob.MatchString(identity.ServiceAccount), at.child("serviceAccount"), identity.ServiceAccount,
 			`must be the name of a ServiceAccount, in which "*" stands for any characters`)
 		if len(identity.Annotations) == 0 {
-			p.errs = append(p.errs, field.Required(path.Child("annotations"), "must have at least one annotation, without the prefix"))
+			p.missing(identity.place, "must have at least one annotation, without the prefix")
 		}
-		p.limit(len(identity.Annotations), maxAnnotations, path.Child("annotations"))
+		p.limit(len(identity.Annotations), maxAnnotations, identity.place)
 	}
 }
 
-// Mappings returns the mappings of the file. Mistakes have their lines. The settings
+// mappings returns the mappings of the file. Mistakes have their lines. The settings
 // include the file's providers.
-func (f *File) Mappings(s *annotations.Settings) ([]*annotations.Mapping, error) {
+func (f *File) mappings(s *annotations.Settings) ([]*annotations.Mapping, error) {
 	var mappings []*annotations.Mapping
-	var errs field.ErrorList
-	for i, identity := range f.Identities {
-		path := field.NewPath(IdentitiesKey).Index(i).Child("annotations")
+	var errs []error
+	for i := range f.Identities {
+		identity := &f.Identities[i]
 		full := map[string]string{}
 		for key, value := range identity.Annotations {
 			full[annotations.Prefix+key] = value
@@ -56,12 +58,9 @@ func (f *File) Mappings(s *annotations.Settings) ([]*annotations.Mapping, error)
 			if key := annotations.KeyOf(err); key != "" {
 				detail = fmt.Sprintf("[%s] %s", key, detail)
 			}
-			errs = append(errs, &field.Error{Type: err.Type, Field: path.String(), BadValue: err.BadValue, Detail: detail})
+			errs = append(errs, identity.place.error(&field.Error{Type: err.Type, Field: identity.place.path.String(), BadValue: err.BadValue, Detail: detail}))
 		}
 		mappings = append(mappings, mapping)
 	}
-	if len(errs) > 0 {
-		return nil, f.WithLines(errs)
-	}
-	return mappings, nil
+	return mappings, errors.Join(errs...)
 }

@@ -30,7 +30,7 @@ adopt: [eks]
 		t.Fatal(err)
 	}
 	if s.TokenMountPath != "/var/run/x" || s.TokenExpirationSeconds != 7200 || s.Parameters["aws-region"] != "eu-central-1" || len(s.Peers) != 1 {
-		t.Errorf("got %+v", s.Settings)
+		t.Errorf("got %+v", s)
 	}
 	for name, lists := range map[string][2][]string{
 		"token-path-prefixes":        {{"/opt/tokens/", "/run/secrets/"}, s.TokenPathPrefixes},
@@ -51,7 +51,7 @@ func TestLoadWithoutSettingsHasTheDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	if s.TokenMountPath != annotations.DefaultTokenMountPath || s.TokenExpirationSeconds != 3600 || !slices.Equal(s.ExcludedNamespaces, []string{"kube-system"}) {
-		t.Errorf("got %+v", s.Settings)
+		t.Errorf("got %+v", s)
 	}
 }
 

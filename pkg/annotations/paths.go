@@ -50,7 +50,7 @@ func parseTokenPath(value string) (string, error) {
 	switch {
 	case !plainPath.MatchString(value) || path.Clean(value) != value:
 		return "", errors.New("must be the absolute path of a file in a directory, such as /var/run/secrets/example/token, of a-z, A-Z, 0-9, \".\", \"_\" and \"-\" between single slashes")
-	case PathsOverlap(path.Dir(value), apiTokenPath):
+	case pathsOverlap(path.Dir(value), apiTokenPath):
 		return "", errors.New("must not be in a directory at, above or below " + apiTokenPath + ", where the token for the API server is")
 	}
 	return value, nil
@@ -69,9 +69,9 @@ func (i *Identity) CopyPath() string {
 // there.
 func TokenPathPrefixes() []string { return []string{"/var/run/secrets/", "/run/secrets/"} }
 
-// CheckTokenPath returns an error unless the file is in a directory below one of the
+// checkTokenPath returns an error unless the file is in a directory below one of the
 // prefixes. Without prefixes, they are TokenPathPrefixes.
-func CheckTokenPath(file string, prefixes []string) error {
+func checkTokenPath(file string, prefixes []string) error {
 	if len(prefixes) == 0 {
 		prefixes = TokenPathPrefixes()
 	}
@@ -93,9 +93,9 @@ func ValidateTokenPathPrefix(value string) error {
 	return nil
 }
 
-// PathsOverlap reports whether two clean directories are the same in a container, or one is
+// pathsOverlap reports whether two clean directories are the same in a container, or one is
 // below the other.
-func PathsOverlap(a, b string) bool { return IsInside(a, b) || IsInside(b, a) }
+func pathsOverlap(a, b string) bool { return IsInside(a, b) || IsInside(b, a) }
 
 // IsInside reports whether a clean path is dir in a container, or below it. In containers,
 // /var/run is usually a link to /run.

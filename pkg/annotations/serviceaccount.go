@@ -153,11 +153,11 @@ func (p *serviceAccountParser) checkCopies(identities []Identity) {
 			continue
 		}
 		key, dir := Key(identities[i].Provider, TokenPathParameter), path.Dir(file)
-		if err := CheckTokenPath(file, p.TokenPathPrefixes); err != nil {
+		if err := checkTokenPath(file, p.TokenPathPrefixes); err != nil {
 			p.invalid(key, err)
 		}
 		for _, other := range slices.Sorted(maps.Keys(mounted)) {
-			if PathsOverlap(dir, other) {
+			if pathsOverlap(dir, other) {
 				p.invalid(key, fmt.Errorf("must not be in a directory at, above or below %s, where %s are", other, mounted[other]))
 				break
 			}

@@ -41,6 +41,9 @@ type Settings struct {
 	// ExcludedNamespaces are the namespaces that the webhook is not called for.
 	ExcludedNamespaces []string
 
+	// Peers are the names of the other webhooks whose annotations on ServiceAccounts are
+	// translated: the setting adopt.
+	Peers []string
 	// PeerContainers are containers that another webhook, whose annotations are adopted,
 	// writes whenever the API server calls that webhook: nothing of Lanyard's would stay in
 	// them. The guard has the same rule.

@@ -16,14 +16,27 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
 )
 
+// config is a configuration file of lanyard-webhook.
+const config = `
+token-expiration-seconds: 7200
+providers:
+- name: vault
+  audience: https://vault.example.com
+  parameters:
+  - {name: role, required: true, pattern: '[a-z-]+', message: must be the name of a role, example: app}
+  environment:
+  - {name: VAULT_ROLE, value: '{role}'}
+  - {name: VAULT_TOKEN_FILE, value: '{token-file}', credential: true}
+`
+
 // An operator injects the identity into a pod before it creates the pod.
 func Example() {
-	settings, err := mutate.ParseSettings(nil, nil)
+	settings, err := mutate.ParseSettings([]byte(config), []string{"https://issuer.example.com"})
 	if err != nil {
 		panic(err)
 	}
 	serviceAccount := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "app", Annotations: map[string]string{
-		annotations.Audience: "example.com",
+		annotations.Prefix + "vault-role": "shop",
 	}}}
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team"}}
 	decide := func(text []byte) (*mutate.Decision, error) {
@@ -48,7 +61,11 @@ func Example() {
 		panic(err)
 	}
 	fmt.Println(pod.Annotations[annotations.Injected])
-	fmt.Println(pod.Spec.Containers[0].Env[0].Name, pod.Spec.Containers[0].Env[0].Value)
+	for _, variable := range pod.Spec.Containers[0].Env {
+		fmt.Println(variable.Name, variable.Value)
+	}
+	token := pod.Spec.Volumes[0].Projected.Sources[0].ServiceAccountToken
+	fmt.Println(token.Audience, *token.ExpirationSeconds)
 
 	again, err := decide(text)
 	fmt.Println(again.Reason, len(again.Patch), err)
@@ -60,8 +77,10 @@ func Example() {
 	}
 	// Output:
 	// injected
-	// token
-	// LANYARD_TOKEN_FILE /var/run/secrets/lanyard.dev/serviceaccount/token
+	// vault
+	// VAULT_ROLE shop
+	// VAULT_TOKEN_FILE /var/run/secrets/lanyard.dev/serviceaccount/vault/token
+	// https://vault.example.com 7200
 	// already_injected 0 <nil>
 	// identity_not_allowed
 }

@@ -12,9 +12,5 @@ import (
 // has the defaults. reservedAudiences are the audiences of the API server in addition to the
 // common ones: no token may have one of them. The error names each mistake in the file.
 func ParseSettings(config []byte, reservedAudiences []string) (*annotations.Settings, error) {
-	s, err := settings.Load(config, reservedAudiences)
-	if err != nil {
-		return nil, err
-	}
-	return s.Settings, nil
+	return settings.Load(config, reservedAudiences)
 }

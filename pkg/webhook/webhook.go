@@ -99,7 +99,7 @@ func AddToManager(mgr manager.Manager, o Options) error {
 	if err != nil {
 		return err
 	}
-	serviceAccounts, err := newReader(mgr.GetCache(), "ServiceAccount", injector.ServiceAccountCacheOptions(client, s.Settings))
+	serviceAccounts, err := newReader(mgr.GetCache(), "ServiceAccount", injector.ServiceAccountCacheOptions(client, s))
 	if err != nil {
 		return err
 	}

@@ -146,11 +146,7 @@ func TestPeersArriveAtTheProgram(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var got []string
-	for _, p := range completed.Peers {
-		got = append(got, p.Name)
-	}
-	if want := []string{"eks", "azure", "gcp", "gke"}; !slices.Equal(got, want) {
-		t.Errorf("got peers %q, want %q", got, want)
+	if want := []string{"eks", "azure", "gcp", "gke"}; !slices.Equal(completed.Peers, want) {
+		t.Errorf("got peers %q, want %q", completed.Peers, want)
 	}
 }

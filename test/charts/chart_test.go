@@ -141,7 +141,7 @@ func TestTheTestCreatesAPodWhereItIsInjected(t *testing.T) {
 	if diff := cmp.Diff(want, podSpecs(t, []object{pod})[pod.key()].Containers[0].Args); diff != "" {
 		t.Errorf("arguments (-want +got):\n%s", diff)
 	}
-	if command, arguments, err := app.NewCommand().Find(want); err != nil || command.Name() != "check" || command.ParseFlags(arguments) != nil {
+	if command, arguments, err := app.NewCommand(nil).Find(want); err != nil || command.Name() != "check" || command.ParseFlags(arguments) != nil {
 		t.Errorf("the program does not accept %q: %v", want, err)
 	}
 	if len(hooks) != 5 {

@@ -147,8 +147,8 @@ func TestAConfigMapOfTheUsersIsRead(t *testing.T) {
 		t.Errorf("got the region %q, want us-east-1", got)
 	}
 	// The guard would not know the path.
-	if want := "/var/run/secrets/lanyard.dev/serviceaccount"; o.Defaults.TokenMountPath != want {
-		t.Errorf("got the mount path %s, want %s", o.Defaults.TokenMountPath, want)
+	if want := "/var/run/secrets/lanyard.dev/serviceaccount"; o.Injection.TokenMountPath != want {
+		t.Errorf("got the mount path %s, want %s", o.Injection.TokenMountPath, want)
 	}
 }
 

@@ -4,7 +4,6 @@
 package charts
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path"
@@ -174,11 +173,9 @@ const policiesFile = "policies/policies.yaml"
 
 // defaultPolicies returns the content of policiesFile.
 func defaultPolicies() (string, error) {
-	values := settings.Default()
-	values.Defaults.ReservedAudiences = annotations.CommonAPIServerAudiences()
-	s, errs := settings.New(&values)
-	if len(errs) > 0 {
-		return "", errors.Join(errs...)
+	s, err := settings.Load(nil, nil)
+	if err != nil {
+		return "", err
 	}
 	text, err := policies.Generate(s, policies.DefaultName, &policies.Source{})
 	if err != nil {

@@ -24,7 +24,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/policies"
 	"github.com/lanyard-dev/lanyard/test/support/decisions"
@@ -139,7 +138,7 @@ func must(t *testing.T, what string, err error) {
 
 // settingsOf returns the settings with the text of a configuration file, as lanyard-webhook
 // reads it; empty for the defaults.
-func settingsOf(t *testing.T, config string) *settings.Settings {
+func settingsOf(t *testing.T, config string) *annotations.Settings {
 	t.Helper()
 	return optionstest.Settings(t, config, reservedAudience)
 }
@@ -193,7 +192,7 @@ func (c *cluster) createAccount(t *testing.T, namespace string, account *corev1.
 
 // install installs the policies for the settings in the namespaces of the group, and waits
 // until they inject.
-func (c *cluster) install(t *testing.T, s *settings.Settings, group string) {
+func (c *cluster) install(t *testing.T, s *annotations.Settings, group string) {
 	t.Helper()
 	const name = policies.DefaultName
 	text, err := policies.Generate(s, name, &policies.Source{})
@@ -253,7 +252,7 @@ func (c *cluster) testGoldenCases(t *testing.T) {
 		if _, found := groups[g.config]; !found {
 			groups[g.config] = fmt.Sprintf("c%d", len(groups))
 		}
-		c.prepare(t, g, groups[g.config], settingsOf(t, g.config).Settings)
+		c.prepare(t, g, groups[g.config], settingsOf(t, g.config))
 	}
 	for _, config := range slices.Sorted(maps.Keys(groups)) {
 		c.install(t, settingsOf(t, config), groups[config])

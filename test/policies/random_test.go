@@ -19,7 +19,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/internal/webhook/injector"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/mutate"
@@ -142,11 +141,11 @@ func (a *sample) newRandomPod(t *testing.T, index int) *corev1.Pod {
 
 // rules are the rules of the webhook, and the objects that they depend on.
 type rules struct {
-	*settings.Settings
+	*annotations.Settings
 	accounts, namespaces map[string]*annotations.Object
 }
 
-func newRules(s *settings.Settings) *rules {
+func newRules(s *annotations.Settings) *rules {
 	return &rules{s, map[string]*annotations.Object{}, map[string]*annotations.Object{}}
 }
 
@@ -159,7 +158,7 @@ func (c *cluster) testRandomPods(t *testing.T) {
 	var all []*sample
 	for i := range *randomPods / podsPerAccount {
 		a := newSample(i)
-		a.label(s.Settings)
+		a.label(s)
 		all = append(all, a)
 		if i%accountsPerNamespace == 0 {
 			c.namespaces(t, webhook, a)
@@ -330,11 +329,11 @@ func mutated(t *testing.T, webhook *rules, pod *corev1.Pod) (*corev1.Pod, *mutat
 	if err != nil {
 		return nil, nil, err
 	}
-	read, err := mutate.ReadPod(text, webhook.Settings.Settings)
+	read, err := mutate.ReadPod(text, webhook.Settings)
 	if err != nil {
 		return nil, nil, err
 	}
-	decision, err := mutate.Decide(webhook.Settings.Settings, webhook.accounts[pod.Namespace+"/"+pod.Spec.ServiceAccountName], webhook.namespaces[pod.Namespace], read)
+	decision, err := mutate.Decide(webhook.Settings, webhook.accounts[pod.Namespace+"/"+pod.Spec.ServiceAccountName], webhook.namespaces[pod.Namespace], read)
 	if err == nil {
 		text, err = decision.Apply(text)
 	}

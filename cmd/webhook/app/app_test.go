@@ -39,11 +39,10 @@ var flags = map[string][]string{
 
 func TestHelpListsEveryFlagInItsGroup(t *testing.T) {
 	t.Parallel()
-	cmd := NewCommand()
+	cmd := NewCommand([]string{"--help"})
 	var out bytes.Buffer
 	cmd.SetOut(&out)
 	cmd.SetErr(&out)
-	cmd.SetArgs([]string{"--help"})
 	if err := cmd.ExecuteContext(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +70,7 @@ func TestTheCommandHasTheFlagsThatHelpLists(t *testing.T) {
 	}
 	slices.Sort(want)
 	var got []string
-	NewCommand().Flags().VisitAll(func(flag *pflag.Flag) { got = append(got, flag.Name) })
+	NewCommand(nil).Flags().VisitAll(func(flag *pflag.Flag) { got = append(got, flag.Name) })
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("flags (-want +got):\n%s", diff)
 	}
@@ -119,10 +118,9 @@ func TestInvalidSettingsStopTheProgramAtOnce(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
-			cmd := NewCommand()
+			cmd := NewCommand(test.args)
 			cmd.SetOut(&out)
 			cmd.SetErr(&out)
-			cmd.SetArgs(test.args)
 			err := cmd.ExecuteContext(t.Context())
 			if err == nil {
 				t.Fatal("got no error")
@@ -141,10 +139,9 @@ func TestInvalidSettingsStopTheProgramAtOnce(t *testing.T) {
 
 func TestVersionIsOneLine(t *testing.T) {
 	t.Parallel()
-	cmd := NewCommand()
+	cmd := NewCommand([]string{"--version"})
 	var out bytes.Buffer
 	cmd.SetOut(&out)
-	cmd.SetArgs([]string{"--version"})
 	if err := cmd.ExecuteContext(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -20,7 +20,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 
-	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/internal/token"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
@@ -54,7 +53,7 @@ func apiserverAudiences(ctx context.Context, config *rest.Config, log logr.Logge
 
 // warnOfReservedAudiences logs default audiences that belong to the API server:
 // ServiceAccounts that use them are denied.
-func warnOfReservedAudiences(s *settings.Settings, log logr.Logger) {
+func warnOfReservedAudiences(s *annotations.Settings, log logr.Logger) {
 	for _, d := range s.Providers {
 		audience := cmp.Or(s.Parameters[d.Key("audience")], d.DefaultAudience)
 		if slices.Contains(s.ReservedAudiences, audience) {

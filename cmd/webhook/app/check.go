@@ -14,9 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	cliflag "k8s.io/component-base/cli/flag"
 
+	"github.com/lanyard-dev/lanyard/internal/options"
 	"github.com/lanyard-dev/lanyard/internal/probe"
-	"github.com/lanyard-dev/lanyard/internal/provider"
-	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 // checkOptions select the ServiceAccount to check.
@@ -72,7 +71,7 @@ func (o *checkOptions) run(ctx context.Context) (*probe.Report, error) {
 	if o.namespace == "" || o.serviceAccount == "" {
 		return nil, errors.New("--namespace and --service-account are required")
 	}
-	settings, err := annotations.NewSettings(provider.Builtin())
+	settings, err := options.New().Settings(nil)
 	if err != nil {
 		return nil, err
 	}

@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lanyard-dev/lanyard/internal/provider"
-	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/internal/webhook/metadatacache"
 	"github.com/lanyard-dev/lanyard/internal/webhook/metrics"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
@@ -55,7 +54,7 @@ func TestServiceAccountsByState(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			serviceAccounts := map[types.NamespacedName]metadatacache.Object{{Namespace: test.namespace, Name: "app"}: test.object}
-			got := countServiceAccounts(maps.All(serviceAccounts), maps.All(namespaces), &settings.Settings{Settings: s})
+			got := countServiceAccounts(maps.All(serviceAccounts), maps.All(namespaces), s)
 			if got != test.want {
 				t.Errorf("got %+v, want %+v", got, test.want)
 			}

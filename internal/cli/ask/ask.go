@@ -28,7 +28,6 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
 	"github.com/lanyard-dev/lanyard/internal/probe"
-	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/mutate"
 	"github.com/lanyard-dev/lanyard/pkg/mutate/injected"
@@ -79,7 +78,7 @@ type Options struct {
 
 // Asker asks for the credentials of new pods. It may be used concurrently.
 type Asker struct {
-	settings *settings.Settings
+	settings *annotations.Settings
 	options  Options
 	probe    *probe.Client
 	client   kubernetes.Interface
@@ -109,7 +108,7 @@ func (t transport) RoundTrip(request *http.Request) (*http.Response, error) {
 }
 
 // New returns an Asker for a cluster. It does not change config.
-func New(config *rest.Config, s *settings.Settings, o Options) (*Asker, error) {
+func New(config *rest.Config, s *annotations.Settings, o Options) (*Asker, error) {
 	config = rest.CopyConfig(config)
 	slots := make(chan struct{}, cmp.Or(o.Concurrent, DefaultConcurrent))
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return transport{next, slots} })
@@ -214,12 +213,12 @@ func (a *Asker) evaluate(namespace, serviceAccount *metav1.ObjectMeta, pod *unst
 
 // Decide decides about the JSON of a new pod of the ServiceAccount, as the webhook does. The
 // error is a *reason.Error if the webhook would deny the pod.
-func Decide(s *settings.Settings, namespace, serviceAccount *metav1.ObjectMeta, pod []byte) (*mutate.Decision, error) {
-	read, err := mutate.ReadPod(pod, s.Settings)
+func Decide(s *annotations.Settings, namespace, serviceAccount *metav1.ObjectMeta, pod []byte) (*mutate.Decision, error) {
+	read, err := mutate.ReadPod(pod, s)
 	if err != nil {
 		return nil, err
 	}
-	return mutate.Decide(s.Settings, Account(namespace, serviceAccount), annotations.NamespaceObject(namespace), read)
+	return mutate.Decide(s, Account(namespace, serviceAccount), annotations.NamespaceObject(namespace), read)
 }
 
 // Account returns a ServiceAccount of the namespace for a decision; nil for nil.

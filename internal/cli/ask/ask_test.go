@@ -29,13 +29,12 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/options"
 	"github.com/lanyard-dev/lanyard/internal/probe"
-	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 const role = "arn:aws:iam::111122223333:role/cart"
 
-func newSettings(t *testing.T) *settings.Settings {
+func newSettings(t *testing.T) *annotations.Settings {
 	t.Helper()
 	s, err := options.New().Settings(annotations.CommonAPIServerAudiences())
 	if err != nil {

@@ -66,7 +66,7 @@ spec: {volumes: [{name: bound-sa-token}], containers: [{name: main, env: [{name:
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, err := ask.Original(text, s.Settings, false)
+			got, err := ask.Original(text, s, false)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -20,7 +20,6 @@ import (
 
 	"github.com/lanyard-dev/lanyard/internal/cli/cloud"
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
-	"github.com/lanyard-dev/lanyard/internal/options"
 	"github.com/lanyard-dev/lanyard/internal/peer"
 	"github.com/lanyard-dev/lanyard/internal/probe"
 )
@@ -73,7 +72,7 @@ func Registration(mutating *admissionregistrationv1.MutatingWebhookConfiguration
 
 // Peers lists other webhooks that inject identities, and what happens beside Lanyard's
 // configuration of this name. switching reports whether Lanyard adopts from one of them.
-func Peers(all []admissionregistrationv1.MutatingWebhookConfiguration, name string, adopted []*peer.Peer) (lines []probe.Line, switching bool) {
+func Peers(all []admissionregistrationv1.MutatingWebhookConfiguration, name string, adopted []string) (lines []probe.Line, switching bool) {
 	known := peer.All()
 	for i := range all {
 		found := cluster.Registered(&all[i])
@@ -83,7 +82,7 @@ func Peers(all []admissionregistrationv1.MutatingWebhookConfiguration, name stri
 		}
 		line := probe.Warn("To take over from it, read the page. Lanyard does not change fields that a container already has.",
 			"migrate/README.md", "MutatingWebhookConfiguration %s injects identities as well. %s", found.Name, known[at].Beside(found, name))
-		if slices.ContainsFunc(adopted, func(p *peer.Peer) bool { return p.Name == known[at].Name }) {
+		if slices.Contains(adopted, known[at].Name) {
 			line, switching = probe.Passed("%s Lanyard adopts its annotations.", line.Text), true
 		}
 		lines = append(lines, line)
@@ -285,10 +284,10 @@ var fences = []struct{ suffix, without string }{
 	{registrationFence, "who has the webhook's token can change its webhook configurations"},
 }
 
-// Fences judges the limits that the API server enforces. source is the webhook's
-// --certificate-source, which decides whether it may write its webhook configurations.
+// Fences judges the limits that the API server enforces. selfManaged reports whether
+// the webhook issues its own certificate: then it may write its webhook configurations.
 // unread is why it is not known.
-func Fences(mutating *admissionregistrationv1.MutatingWebhookConfiguration, policies *cluster.Policies, source string, unread error) []probe.Line {
+func Fences(mutating *admissionregistrationv1.MutatingWebhookConfiguration, policies *cluster.Policies, selfManaged bool, unread error) []probe.Line {
 	guarded := slices.ContainsFunc(cluster.GuardPolicies(mutating), func(name string) bool { return policies.Policies[name] != nil })
 	var lines []probe.Line
 	for _, fence := range fences {
@@ -298,7 +297,7 @@ func Fences(mutating *admissionregistrationv1.MutatingWebhookConfiguration, poli
 		case fence.suffix == serviceAccountFence && !guarded: // only the guard reads ServiceAccounts
 		case fence.suffix == registrationFence && unread != nil:
 			lines = append(lines, maybeFence(wrong, unread))
-		case fence.suffix == registrationFence && source != options.SelfManaged:
+		case fence.suffix == registrationFence && !selfManaged:
 		default:
 			lines = append(lines, probe.Warn("Install the fences.", fencesPage, "%s: %s", wrong, fence.without))
 		}

@@ -33,8 +33,6 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/cloud"
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
-	"github.com/lanyard-dev/lanyard/internal/options"
-	"github.com/lanyard-dev/lanyard/internal/peer"
 	"github.com/lanyard-dev/lanyard/internal/probe"
 	"github.com/lanyard-dev/lanyard/test/support/controlplane"
 	"github.com/lanyard-dev/lanyard/test/support/webhook"
@@ -44,11 +42,11 @@ const deploy = "../../../deploy/base"
 
 // damaged is an installation that each test damages in its own way.
 type damaged struct {
-	mutating   *admissionregistrationv1.MutatingWebhookConfiguration
-	validating *admissionregistrationv1.ValidatingWebhookConfiguration
-	policies   *cluster.Policies
-	source     string // --certificate-source
-	unread     error  // why it is not known
+	mutating    *admissionregistrationv1.MutatingWebhookConfiguration
+	validating  *admissionregistrationv1.ValidatingWebhookConfiguration
+	policies    *cluster.Policies
+	selfManaged bool
+	unread      error // why it is not known
 }
 
 // healthy returns the objects of deploy/, with a caBundle.
@@ -58,7 +56,7 @@ func healthy(t *testing.T) *damaged {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &damaged{source: options.SelfManaged, policies: &cluster.Policies{Policies: map[string]*admissionregistrationv1.ValidatingAdmissionPolicy{}}}
+	c := &damaged{selfManaged: true, policies: &cluster.Policies{Policies: map[string]*admissionregistrationv1.ValidatingAdmissionPolicy{}}}
 	for _, name := range []string{"50-mutatingwebhookconfiguration.yaml", "60-validatingwebhookconfiguration.yaml", "70-guard.yaml", "71-fences.yaml"} {
 		objects, err := webhook.ReadManifest(filepath.Join(deploy, name))
 		if err != nil {
@@ -89,7 +87,7 @@ func healthy(t *testing.T) *damaged {
 // lines judges everything.
 func (c *damaged) lines(now time.Time) []probe.Line {
 	lines := append(Registration(c.mutating, c.validating, nil), Certificates(c.mutating, c.validating, now)...)
-	return append(append(lines, Guard(c.mutating, c.policies)), Fences(c.mutating, c.policies, c.source, c.unread)...)
+	return append(append(lines, Guard(c.mutating, c.policies)), Fences(c.mutating, c.policies, c.selfManaged, c.unread)...)
 }
 
 func TestWhatIsWrongWithAnInstallation(t *testing.T) {
@@ -162,20 +160,20 @@ func TestWhatIsWrongWithAnInstallation(t *testing.T) {
 		"that fence is missing, and the webhook may not write them": {
 			func(c *damaged) {
 				delete(c.policies.Policies, "lanyard-guard-registration")
-				c.source = options.FromFiles
+				c.selfManaged = false
 			}, 0, nil,
 		},
 		"that fence is missing, and nobody knows whether the webhook may write them": {
 			func(c *damaged) {
 				delete(c.policies.Policies, "lanyard-guard-registration")
-				c.source, c.unread = "", errors.New("the webhook runs outside of the cluster")
+				c.selfManaged, c.unread = false, errors.New("the webhook runs outside of the cluster")
 			}, 0,
 			[]string{"warning: ValidatingAdmissionPolicy lanyard-guard-registration does not exist, and it is not known whether it is needed: the webhook runs outside of the cluster"},
 		},
 		"that fence is missing, and the user may not look at the webhook": {
 			func(c *damaged) {
 				delete(c.policies.Policies, "lanyard-guard-registration")
-				c.source, c.unread = "", apierrors.NewForbidden(schema.GroupResource{}, "", errors.New(`User "a" cannot list resource "deployments" in API group "apps" in the namespace "l"`))
+				c.selfManaged, c.unread = false, apierrors.NewForbidden(schema.GroupResource{}, "", errors.New(`User "a" cannot list resource "deployments" in API group "apps" in the namespace "l"`))
 			}, 0,
 			[]string{"skipped: ValidatingAdmissionPolicy lanyard-guard-registration does not exist, and it is not known whether it is needed: you may not list deployments.apps in the namespace l"},
 		},
@@ -497,11 +495,7 @@ func TestPeers(t *testing.T) {
 		{all: all[3:], adopt: []string{"azure", "eks"}},
 		{all: all[2:], want: []string{eks}},
 	} {
-		adopted, err := peer.Named(tt.adopt)
-		if err != nil {
-			t.Fatal(err)
-		}
-		lines, switching := Peers(tt.all, "lanyard", adopted)
+		lines, switching := Peers(tt.all, "lanyard", tt.adopt)
 		expect(t, lines, tt.want)
 		if switching != tt.switching {
 			t.Errorf("%q: got a switch %v, want %v", tt.adopt, switching, tt.switching)

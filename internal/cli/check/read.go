@@ -164,9 +164,9 @@ func (k *checkCommand) policies(ctx context.Context, mutating *admissionregistra
 func (k *checkCommand) fences(ctx context.Context, mutating *admissionregistrationv1.MutatingWebhookConfiguration, policies *cluster.Policies) []probe.Line {
 	webhook, _, err := cluster.Options(ctx, k.client, mutating)
 	if err != nil {
-		return Fences(mutating, policies, "", err)
+		return Fences(mutating, policies, false, err)
 	}
-	return Fences(mutating, policies, webhook.CertificateSource, nil)
+	return Fences(mutating, policies, webhook.SelfManaged(), nil)
 }
 
 // issuer checks the cluster's issuer, from here as a cloud would.
@@ -384,7 +384,7 @@ func (k *checkCommand) judge(serviceAccount string, unread error, answer *ask.An
 		response.Err = answer.Denial.Err // the text is then the text of "lanyard-webhook check"
 	}
 	if answer.Local == "" {
-		sections := probe.DryRun(k.settings.Settings, serviceAccount, response)
+		sections := probe.DryRun(k.settings, serviceAccount, response)
 		return sections[0].Lines[0], sections[1].Lines[0]
 	}
 	called = probe.Unasked(answer.Missing)
@@ -396,7 +396,7 @@ func (k *checkCommand) judge(serviceAccount string, unread error, answer *ask.An
 	case answer.Err != nil:
 		return called, probe.Skip("", "pods of ServiceAccount %s were not tried: %v", serviceAccount, answer.Err)
 	}
-	tried = probe.Injection(k.settings.Settings, serviceAccount, response)
+	tried = probe.Injection(k.settings, serviceAccount, response)
 	tried.Text += " (evaluated here, not by the cluster)"
 	return called, tried
 }

@@ -24,7 +24,6 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/ask"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
 	"github.com/lanyard-dev/lanyard/internal/probe"
-	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/internal/token"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/mutate/injected"
@@ -144,7 +143,7 @@ func (x *Target) exchange(ctx context.Context, namespace, serviceAccount *metav1
 			lines = append(lines, probe.DoesNotApply("%s: lanyard cannot exchange tokens for %s", who, name))
 			continue
 		}
-		r, err := FromPod(pod, x.settings.Settings, serviceAccount, name)
+		r, err := FromPod(pod, x.settings, serviceAccount, name)
 		switch {
 		case err != nil:
 			lines = append(lines, unknown("the identity of "+who, err))
@@ -212,7 +211,7 @@ const notFromAPod = "this machine asked the cloud. The network of a pod may diff
 // used concurrently.
 type reader struct {
 	*command.CLI
-	settings *settings.Settings
+	settings *annotations.Settings
 	client   kubernetes.Interface
 	asker    *ask.Asker
 }
@@ -263,7 +262,7 @@ func (r *reader) pod(ctx context.Context, namespace, serviceAccount *metav1.Obje
 	if err := answer.Problem(); err != nil {
 		return nil, err
 	}
-	return injected.Read(answer.Pod.Object, r.settings.Settings)
+	return injected.Read(answer.Pod.Object, r.settings)
 }
 
 func (r *Request) requestToken(ctx context.Context, client kubernetes.Interface) error {
@@ -383,7 +382,7 @@ func (k *tokenCommand) request(ctx context.Context, read *reader, namespace, nam
 	if err != nil {
 		return nil, fmt.Errorf("pods of serviceaccount %s/%s: %w", namespace, name, err)
 	}
-	return FromPod(pod, read.settings.Settings, serviceAccount, k.receiver)
+	return FromPod(pod, read.settings, serviceAccount, k.receiver)
 }
 
 // present adds the responses of the cloud to the result. Profiles that are assumed with

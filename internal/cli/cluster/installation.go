@@ -27,7 +27,6 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/options"
 	"github.com/lanyard-dev/lanyard/internal/peer"
 	"github.com/lanyard-dev/lanyard/internal/probe"
-	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
@@ -87,9 +86,9 @@ func GuardPolicies(configuration *admissionregistrationv1.MutatingWebhookConfigu
 
 // Unguarded reports whether a ServiceAccount needs credentials but the guard does not
 // know it: it lacks the label, or an identity is not adopted from its peer yet.
-func Unguarded(s *settings.Settings, serviceAccount *metav1.PartialObjectMetadata) bool {
+func Unguarded(s *annotations.Settings, serviceAccount *metav1.PartialObjectMetadata) bool {
 	labelled := annotations.IsGuarded(serviceAccount.Labels[annotations.IdentityLabel])
-	return !labelled && s.AskForIdentity(serviceAccount.Annotations) || peer.Adoptable(s.Settings, s.Peers, serviceAccount.Annotations)
+	return !labelled && s.AskForIdentity(serviceAccount.Annotations) || peer.Adoptable(s, peer.Of(s), serviceAccount.Annotations)
 }
 
 // Guard is whether the guard knows a ServiceAccount that asks for an identity.
@@ -107,7 +106,7 @@ const (
 
 // GuardOf returns whether the guard knows a ServiceAccount. called reports whether Lanyard
 // is called for its namespace.
-func GuardOf(s *settings.Settings, serviceAccount *metav1.PartialObjectMetadata, called bool) Guard {
+func GuardOf(s *annotations.Settings, serviceAccount *metav1.PartialObjectMetadata, called bool) Guard {
 	switch {
 	case !called:
 		return GuardExcluded
@@ -120,7 +119,7 @@ func GuardOf(s *settings.Settings, serviceAccount *metav1.PartialObjectMetadata,
 // CalledFor reports whether Lanyard is called for the pods of a namespace: by the webhook
 // configuration or, if it was not read and is nil, by the settings of the webhook and the
 // label of the namespace.
-func CalledFor(configuration *admissionregistrationv1.MutatingWebhookConfiguration, s *settings.Settings, namespace *metav1.ObjectMeta) bool {
+func CalledFor(configuration *admissionregistrationv1.MutatingWebhookConfiguration, s *annotations.Settings, namespace *metav1.ObjectMeta) bool {
 	if configuration == nil {
 		return !s.Excludes(namespace.Name, namespace.Labels[annotations.Inject])
 	}
@@ -176,7 +175,7 @@ func Options(ctx context.Context, client kubernetes.Interface, configuration *ad
 		"metadata": map[string]any{"labels": values},
 		"spec":     map[string]any{"containers": []any{map[string]any{"image": container.Image}}},
 	}
-	o, err = options.Parse(container.Args, func(file string) ([]byte, error) {
+	o, err = options.Load(container.Args, func(file string) ([]byte, error) {
 		return readMounted(ctx, client, deployment.Namespace, pod, container, file)
 	})
 	if err != nil {

@@ -22,7 +22,6 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/ask"
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/peer"
-	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/mutate"
 	"github.com/lanyard-dev/lanyard/pkg/mutate/injected"
@@ -31,7 +30,7 @@ import (
 
 // Input holds the objects and the answers about new pods.
 type Input struct {
-	*settings.Settings
+	*annotations.Settings
 	// Object is the object in the user's question, such as deployment/cart.
 	Object string
 	// Namespace is the namespace of the object. It has only its name if it was not read.
@@ -241,7 +240,7 @@ func (in *Input) serviceAccount() ServiceAccount {
 	object := in.metadata()
 	account := ServiceAccount{
 		Name: in.ServiceAccountName, Exists: !in.Absent, Read: in.ServiceAccount != nil,
-		Identities: Identities(in.Settings.Settings, object.Annotations), Required: in.waits(),
+		Identities: Identities(in.Settings, object.Annotations), Required: in.waits(),
 	}
 	if in.Called && in.asks() && !annotations.IsGuarded(object.Labels[annotations.IdentityLabel]) {
 		account.Fix = "Add the guard's label: lanyard label serviceaccounts --namespace " + in.Namespace.Name
@@ -535,7 +534,7 @@ func (in *Input) hint() (hint, fix string) {
 // peer returns the hint about an annotation of another webhook, and the fix.
 // There is nothing to do if Lanyard does not adopt it: the other webhook may be there.
 func (in *Input) peer(p *peer.Peer) (hint, fix string) {
-	adopted := slices.ContainsFunc(in.Peers, func(adopted *peer.Peer) bool { return adopted.Name == p.Name })
+	adopted := slices.Contains(in.Peers, p.Name)
 	switch {
 	case adopted && in.Called:
 		return ": " + p.Identity[0] + " is not adopted yet", "Adopt it: lanyard adopt --namespace " + in.Namespace.Name
@@ -568,7 +567,7 @@ func (in *Input) read(pod metav1.Object) *injected.Pod {
 	if pod == nil {
 		return nil
 	}
-	read, err := injected.Read(pod, in.Settings.Settings)
+	read, err := injected.Read(pod, in.Settings)
 	if err != nil { // the pod template of a custom kind has a mistake
 		return new(injected.Pod)
 	}
@@ -602,7 +601,7 @@ var sentences = []struct {
 // state returns the state of the running pod: by the decision about the pod itself, and if it
 // then differs from a new one, by the answer about a new pod.
 func (in *Input) state() injected.State {
-	pod, s := in.Live, in.Settings.Settings
+	pod, s := in.Live, in.Settings
 	selection, _ := in.ParsePod(pod.GetAnnotations(), pod.GetLabels()[annotations.Inject])
 	compared, err := in.compare()
 	switch state := compared.State; {
@@ -635,7 +634,7 @@ func (in *Input) compare() (injected.Comparison, error) {
 		return injected.Comparison{}, err
 	}
 	account := ask.Account(in.Namespace, in.ServiceAccount)
-	return injected.Compare(in.Settings.Settings, account, annotations.NamespaceObject(in.Namespace), text, in.unchanged())
+	return injected.Compare(in.Settings, account, annotations.NamespaceObject(in.Namespace), text, in.unchanged())
 }
 
 // unchanged reports whether the running pod was created with the current annotations of its

@@ -36,7 +36,7 @@ func newSettings(t *testing.T) *annotations.Settings {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return s.Settings
+	return s
 }
 
 // newPod returns a pod before Lanyard changes it.
@@ -58,7 +58,7 @@ func inject(t *testing.T, pod *corev1.Pod, role string) *corev1.Pod {
 		t.Fatal(err)
 	}
 	account := &metav1.ObjectMeta{Name: "cart", Annotations: map[string]string{"lanyard.dev/aws-role-arn": role}}
-	decision, err := ask.Decide(&settings.Settings{Settings: newSettings(t)}, &metav1.ObjectMeta{Name: "shop"}, account, text)
+	decision, err := ask.Decide(newSettings(t), &metav1.ObjectMeta{Name: "shop"}, account, text)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +76,7 @@ func inject(t *testing.T, pod *corev1.Pod, role string) *corev1.Pod {
 func input(t *testing.T) *Input {
 	t.Helper()
 	return &Input{
-		Settings: &settings.Settings{Settings: newSettings(t)}, Object: "deployment/cart", Called: true,
+		Settings: newSettings(t), Object: "deployment/cart", Called: true,
 		Namespace:          &metav1.ObjectMeta{Name: "shop"},
 		ServiceAccountName: "cart",
 		ServiceAccount: &metav1.ObjectMeta{
@@ -141,14 +141,14 @@ func TestNewPods(t *testing.T) {
 		"the annotation is another webhook's, and not adopted yet": {
 			func(in *Input) {
 				in.ServiceAccount.Annotations, in.Got = map[string]string{"iam.gke.io/gcp-service-account": "x", "eks.amazonaws.com/role-arn": role}, newPod()
-				in.Peers = peer.All()[:1]
+				in.Peers = []string{"eks"}
 			},
 			injected.Without, reason.NoIdentity, "the ServiceAccount cart has no annotation that asks for an identity: eks.amazonaws.com/role-arn is not adopted yet", true,
 		},
 		"the annotation is another webhook's, in an excluded namespace": {
 			func(in *Input) {
 				in.ServiceAccount.Annotations, in.Got = map[string]string{"eks.amazonaws.com/role-arn": role}, newPod()
-				in.Peers, in.Called = peer.All(), false
+				in.Peers, in.Called = peer.Names(), false
 			},
 			injected.Without, reason.NoIdentity, "the ServiceAccount cart has no annotation that asks for an identity: eks.amazonaws.com/role-arn is not adopted, because Lanyard is not called for the namespace: the namespaceSelector of the webhook pods.lanyard.dev does not select it", false,
 		},

@@ -159,7 +159,7 @@ func (r *reader) original() (*unstructured.Unstructured, error) {
 	if err != nil {
 		return nil, err
 	}
-	return ask.Original(text, r.in.Settings.Settings, r.in.unchanged())
+	return ask.Original(text, r.in.Settings, r.in.unchanged())
 }
 
 // get reads an object of the namespace.

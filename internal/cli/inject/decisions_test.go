@@ -25,7 +25,6 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/inject"
 	"github.com/lanyard-dev/lanyard/internal/provider"
-	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/internal/webhook/admission"
 	"github.com/lanyard-dev/lanyard/internal/webhook/injector"
 	"github.com/lanyard-dev/lanyard/internal/webhook/metadatacache"
@@ -39,7 +38,7 @@ const reservedAudience = "https://kubernetes.default.svc"
 
 // options are the settings of the webhook, and the namespace of objects that name none.
 type options struct {
-	*settings.Settings
+	*annotations.Settings
 	Namespace string
 }
 
@@ -52,7 +51,7 @@ func defaults(t *testing.T) *options {
 	}
 	s.TokenExpirationSeconds, s.TokenMountPath = annotations.DefaultTokenExpirationSeconds, annotations.DefaultTokenMountPath
 	s.ReservedAudiences, s.ExcludedNamespaces = []string{reservedAudience}, []string{"kube-system"}
-	return &options{Settings: &settings.Settings{Settings: s}, Namespace: "team"}
+	return &options{Settings: s, Namespace: "team"}
 }
 
 // golden is a golden case of the webhook.

@@ -33,7 +33,6 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
 	"github.com/lanyard-dev/lanyard/internal/jsonpatch"
 	"github.com/lanyard-dev/lanyard/internal/options"
-	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/internal/texts"
 	"github.com/lanyard-dev/lanyard/internal/webhook/admission"
 	"github.com/lanyard-dev/lanyard/internal/webhook/injector"
@@ -63,7 +62,7 @@ type Result struct {
 // object that the webhook would be called for, in their order. s are the settings of the
 // webhook, and namespace is the namespace of objects that do not name one. The error is
 // for documents that are not objects of Kubernetes.
-func Inject(documents []*Document, s *settings.Settings, namespace string) ([]Result, error) {
+func Inject(documents []*Document, s *annotations.Settings, namespace string) ([]Result, error) {
 	var objects []*object
 	for _, d := range documents {
 		err := d.eachObject(nil, d.json, func(o *object) {
@@ -121,13 +120,13 @@ func (o *object) is(kind string) bool { return o.APIVersion == "v1" && o.Kind ==
 
 // injection has the objects that decisions depend on, by their names.
 type injection struct {
-	*settings.Settings
+	*annotations.Settings
 	serviceAccounts map[types.NamespacedName]*annotations.Object
 	namespaces      map[string]*annotations.Object
 }
 
 // newInjection collects the ServiceAccounts and Namespaces.
-func newInjection(s *settings.Settings, objects []*object) (*injection, error) {
+func newInjection(s *annotations.Settings, objects []*object) (*injection, error) {
 	run := &injection{s, map[types.NamespacedName]*annotations.Object{}, map[string]*annotations.Object{}}
 	for _, found := range objects {
 		switch {
@@ -174,12 +173,12 @@ func (run *injection) namespace(name string) *annotations.Object {
 
 // pod decides about a pod of the namespace, and returns it with the patch.
 func (run *injection) pod(namespace, serviceAccount string, raw json.RawMessage) (*mutate.Decision, json.RawMessage, error) {
-	read, err := mutate.ReadPod(raw, run.Settings.Settings)
+	read, err := mutate.ReadPod(raw, run.Settings)
 	if err != nil {
 		return nil, nil, err
 	}
 	account := run.serviceAccounts[types.NamespacedName{Namespace: namespace, Name: serviceAccount}]
-	decision, err := mutate.Decide(run.Settings.Settings, account, run.namespace(namespace), read)
+	decision, err := mutate.Decide(run.Settings, account, run.namespace(namespace), read)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -443,7 +442,7 @@ func (k *injectCommand) run(cmd *cobra.Command) error {
 }
 
 // webhookSettings returns the settings of the webhook in the cluster, or of the flags.
-func (k *injectCommand) webhookSettings(ctx context.Context) (s *settings.Settings, err error) {
+func (k *injectCommand) webhookSettings(ctx context.Context) (s *annotations.Settings, err error) {
 	if k.cluster {
 		given := k.options.ConfigFile != ""
 		k.all.VisitAll(func(flag *pflag.Flag) { given = given || flag.Changed })
@@ -458,7 +457,7 @@ func (k *injectCommand) webhookSettings(ctx context.Context) (s *settings.Settin
 	}
 	err = k.options.LoadConfig(k.all, os.ReadFile)
 	if err == nil {
-		s, err = k.Complete(k.options)
+		s, err = k.options.Settings(annotations.CommonAPIServerAudiences())
 	}
 	if err != nil {
 		return nil, command.Usagef("%w", err)

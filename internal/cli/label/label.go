@@ -21,7 +21,6 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
 	"github.com/lanyard-dev/lanyard/internal/peer"
-	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
@@ -151,7 +150,7 @@ func (k *writer) run(ctx context.Context) (*result, error) {
 	found := &result{DryRun: k.dryRun, ServiceAccounts: []written{}, by: k}
 	report := k.Periodically()
 	err = k.EachUnguarded(ctx, client, namespace, mutating, func(object *metav1.PartialObjectMetadata) error {
-		if adoptable := peer.Adoptable(s.Settings, s.Peers, object.Annotations); adoptable != k.adopts {
+		if adoptable := peer.Adoptable(s, peer.Of(s), object.Annotations); adoptable != k.adopts {
 			if adoptable {
 				found.Unadopted++
 			}
@@ -172,10 +171,10 @@ func (k *writer) run(ctx context.Context) (*result, error) {
 
 // write adds the label to a ServiceAccount. With that write, Lanyard adopts the
 // annotations of the peers.
-func (k *writer) write(ctx context.Context, client kubernetes.Interface, s *settings.Settings, object *metav1.PartialObjectMetadata) error {
+func (k *writer) write(ctx context.Context, client kubernetes.Interface, s *annotations.Settings, object *metav1.PartialObjectMetadata) error {
 	options := metav1.PatchOptions{FieldManager: "lanyard", DryRun: k.dryRun.Requests()}
 	got, err := client.CoreV1().ServiceAccounts(object.Namespace).Patch(ctx, object.Name, types.MergePatchType, labelPatch(object), options)
-	if err == nil && peer.Adoptable(s.Settings, s.Peers, got.Annotations) {
+	if err == nil && peer.Adoptable(s, peer.Of(s), got.Annotations) {
 		err = fmt.Errorf("the webhook did not adopt it: the webhook %s must be called for such annotations, and its setting adopt must name the other webhook", cluster.ServiceAccountWebhook)
 	}
 	return err

@@ -16,6 +16,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
 	"github.com/lanyard-dev/lanyard/internal/peer"
+	"github.com/lanyard-dev/lanyard/internal/settings"
 )
 
 //go:embed migrate.txt
@@ -75,7 +76,7 @@ func (k *migrateCommand) run(ctx context.Context) error {
 	if err != nil {
 		return command.Usagef("--from: %v", err)
 	}
-	s, err := k.Builtin() // files are read without a cluster
+	s, err := settings.Load(nil, nil) // files are read without a cluster
 	if len(k.Files.Filenames) == 0 || k.ConfigPath != "" {
 		s, err = k.Settings(ctx)
 	}
@@ -83,9 +84,9 @@ func (k *migrateCommand) run(ctx context.Context) error {
 		return err
 	}
 	if k.verify {
-		return k.verifyPods(ctx, s.Settings, peers)
+		return k.verifyPods(ctx, s, peers)
 	}
-	options := &Options{Settings: s.Settings, From: peers, Remove: k.remove, Cluster: len(k.Files.Filenames) == 0}
+	options := &Options{Settings: s, From: peers, Remove: k.remove, Cluster: len(k.Files.Filenames) == 0}
 	if options.Namespace, err = k.Namespace(); err != nil {
 		return err
 	}

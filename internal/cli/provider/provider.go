@@ -21,7 +21,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
-	"github.com/lanyard-dev/lanyard/internal/options"
 	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/mutate"
@@ -40,7 +39,7 @@ func NewCommand(c *command.CLI) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		result, err := testProviders(c, text, given)
+		result, err := testProviders(text, given)
 		if err != nil {
 			return c.Found("%s: %v", args[0], err)
 		}
@@ -54,17 +53,21 @@ func NewCommand(c *command.CLI) *cobra.Command {
 }
 
 // testProviders tries the providers of a file with this text.
-func testProviders(c *command.CLI, text []byte, given map[string]string) (*providersResult, error) {
-	o := options.New()
-	if err := o.ReadConfig(text, o.FlagSet()); err != nil {
-		return nil, err
-	}
-	o.DefaultAllowedIdentities = "" // the identities are examples, so no policy allows them
-	settings, err := c.Complete(o)
+func testProviders(text []byte, given map[string]string) (*providersResult, error) {
+	file, err := settings.Parse(text)
 	if err != nil {
 		return nil, err
 	}
-	results, err := Run(settings, o.File, given)
+	written, err := file.Written()
+	if err != nil {
+		return nil, err
+	}
+	written.AllowedIdentities = nil // the identities are examples, so no policy allows them
+	s, errs := settings.New(written, file)
+	if len(errs) > 0 {
+		return nil, errors.Join(errs...)
+	}
+	results, err := Run(s, file, given)
 	return &providersResult{results}, err
 }
 
@@ -139,7 +142,7 @@ type Volume struct {
 // Run returns a Result for each custom provider of the file, in its order. s are the
 // settings of a webhook that has the file. given are annotations by their keys without
 // the prefix, in place of the defaults and examples of the file.
-func Run(s *settings.Settings, file *settings.File, given map[string]string) ([]Result, error) {
+func Run(s *annotations.Settings, file *settings.File, given map[string]string) ([]Result, error) {
 	if file == nil || len(file.Providers) == 0 {
 		return nil, errors.New("the file has no providers")
 	}
@@ -199,12 +202,12 @@ const pod = `{"apiVersion":"v1","kind":"Pod","metadata":{"namespace":"team","nam
 "spec":{"serviceAccountName":"app","containers":[{"name":"main","image":"image"}]}}`
 
 // try fills in the additions to a pod of a ServiceAccount with the annotations.
-func (r *Result) try(s *settings.Settings) error {
-	read, err := mutate.ReadPod([]byte(pod), s.Settings)
+func (r *Result) try(s *annotations.Settings) error {
+	read, err := mutate.ReadPod([]byte(pod), s)
 	if err != nil {
 		return err
 	}
-	decision, err := mutate.Decide(s.Settings, &annotations.Object{Namespace: "team", Name: "app", Annotations: r.Annotations}, nil, read)
+	decision, err := mutate.Decide(s, &annotations.Object{Namespace: "team", Name: "app", Annotations: r.Annotations}, nil, read)
 	if err != nil {
 		return err
 	}
@@ -212,7 +215,7 @@ func (r *Result) try(s *settings.Settings) error {
 	if err != nil {
 		return err
 	}
-	with, err := injected.Read(json.RawMessage(raw), s.Settings)
+	with, err := injected.Read(json.RawMessage(raw), s)
 	if err != nil {
 		return err
 	}

@@ -23,7 +23,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/ask"
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
-	"github.com/lanyard-dev/lanyard/internal/settings"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 // dryRunsAtOnce limits the load on the API server: each dry run passes every admission webhook of
@@ -42,7 +42,7 @@ type Skipped struct {
 // lister reads the objects of a cluster.
 type lister struct {
 	*command.CLI
-	settings *settings.Settings
+	settings *annotations.Settings
 	typed    kubernetes.Interface
 	metadata metadata.Interface
 	// registration is Lanyard's; nil if the user may not read it.

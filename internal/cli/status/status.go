@@ -28,7 +28,6 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/ask"
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/peer"
-	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/mutate/injected"
 )
@@ -59,7 +58,7 @@ func (r *Row) Outdated() int { return r.States[injected.Stale] + r.States[inject
 // Namespace collects the objects of one namespace.
 type Namespace struct {
 	metav1.ObjectMeta
-	*settings.Settings
+	*annotations.Settings
 	called bool
 	// unread is why the rules of the webhook cannot be evaluated here; nil if they can.
 	unread       error
@@ -108,7 +107,7 @@ type pod struct {
 // NewNamespace returns a namespace without objects. called reports whether Lanyard is
 // called for the namespace, and registration is the webhook configuration, nil if it was
 // not read.
-func NewNamespace(s *settings.Settings, meta *metav1.ObjectMeta, registration *admissionregistrationv1.MutatingWebhookConfiguration, called bool) *Namespace {
+func NewNamespace(s *annotations.Settings, meta *metav1.ObjectMeta, registration *admissionregistrationv1.MutatingWebhookConfiguration, called bool) *Namespace {
 	return &Namespace{
 		ObjectMeta: *meta, Settings: s, called: called, registration: registration,
 		accounts: map[string]*account{}, owners: map[types.UID]owner{}, read: map[string]bool{},
@@ -121,7 +120,7 @@ func (n *Namespace) AddServiceAccount(object *metav1.PartialObjectMetadata) {
 	switch {
 	case cluster.Unguarded(n.Settings, object):
 		values = maps.Clone(values)
-		maps.Copy(values, peer.Adopt(n.Settings.Settings, n.Peers, object.Annotations).Set)
+		maps.Copy(values, peer.Adopt(n.Settings, peer.Of(n.Settings), object.Annotations).Set)
 	case !n.AskForIdentity(values):
 		return
 	}
@@ -178,12 +177,12 @@ func (n *Namespace) AddPod(object *corev1.Pod) {
 // judge fills in the state of a pod, and keeps a pod that differs from a new one.
 func (n *Namespace) judge(p *pod, object *corev1.Pod, raw []byte, unchanged bool) error {
 	account := ask.Account(&n.ObjectMeta, n.ServiceAccount(p.serviceAccount))
-	compared, err := injected.Compare(n.Settings.Settings, account, annotations.NamespaceObject(&n.ObjectMeta), raw, unchanged)
+	compared, err := injected.Compare(n.Settings, account, annotations.NamespaceObject(&n.ObjectMeta), raw, unchanged)
 	if err != nil {
 		return err
 	}
 	p.state = compared.State
-	original, err := ask.Original(raw, n.Settings.Settings, unchanged)
+	original, err := ask.Original(raw, n.Settings, unchanged)
 	if err != nil {
 		return err
 	}
@@ -206,7 +205,7 @@ func (n *Namespace) judge(p *pod, object *corev1.Pod, raw []byte, unchanged bool
 	case p.state != injected.Stale && p.state != injected.Without:
 		return nil
 	}
-	if p.running, err = injected.Read(json.RawMessage(raw), n.Settings.Settings); err == nil {
+	if p.running, err = injected.Read(json.RawMessage(raw), n.Settings); err == nil {
 		p.original, err = json.Marshal(original.Object)
 	}
 	return err
@@ -314,7 +313,7 @@ func (q *Question) Ask(asker func(namespace, serviceAccount *metav1.ObjectMeta, 
 	var fresh *injected.Pod
 	if answer.Pod != nil && answer.Local == "" {
 		var err error
-		if fresh, err = injected.Read(answer.Pod.Object, n.Settings.Settings); err != nil {
+		if fresh, err = injected.Read(answer.Pod.Object, n.Settings); err != nil {
 			return err
 		}
 	}
@@ -329,7 +328,7 @@ func (q *Question) Ask(asker func(namespace, serviceAccount *metav1.ObjectMeta, 
 		case answer.Local != "":
 			p.local = answer.Local
 		default:
-			if p.state, p.problem = p.running.Against(fresh, n.Settings.Settings), ""; p.state == injected.Unknown {
+			if p.state, p.problem = p.running.Against(fresh, n.Settings), ""; p.state == injected.Unknown {
 				p.problem = "neither it nor a new pod has credentials, as if Lanyard were not called: see lanyard explain"
 			}
 		}

@@ -36,7 +36,7 @@ func newSettings(t *testing.T) *annotations.Settings {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return s.Settings
+	return s
 }
 
 // object returns the metadata of an object with annotations and a label.
@@ -114,7 +114,7 @@ var aws = awsRole("new")
 // cart returns a namespace with an annotated ServiceAccount and a Deployment.
 func cart(t *testing.T, called, labelled bool) *status.Namespace {
 	t.Helper()
-	n := status.NewNamespace(&settings.Settings{Settings: newSettings(t)}, &metav1.ObjectMeta{Name: "shop"}, nil, called)
+	n := status.NewNamespace(newSettings(t), &metav1.ObjectMeta{Name: "shop"}, nil, called)
 	n.AddServiceAccount(object("cart", aws, labelled))
 	addOwner(n, "Deployment", metav1.ObjectMeta{Name: "cart"})
 	addOwner(n, "ReplicaSet", owned("cart-1", "Deployment", "cart"))
@@ -182,6 +182,7 @@ func TestPodsWithTheTokenOfAPeerAreNotWithout(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := newSettings(t)
+	s.Peers = []string{"eks", "azure"}
 	s.PeerContainers, s.PeerTokens = peer.Rules(peers)
 	theirs := func(name, volume, audience string) *corev1.Pod {
 		pod := podOf(t, metav1.ObjectMeta{Name: name}, "")
@@ -191,7 +192,7 @@ func TestPodsWithTheTokenOfAPeerAreNotWithout(t *testing.T) {
 		pod.Spec.Containers = []corev1.Container{{Name: "main", VolumeMounts: []corev1.VolumeMount{{Name: volume, MountPath: "/token"}}}}
 		return pod
 	}
-	n := status.NewNamespace(&settings.Settings{Settings: s, Peers: peers}, &metav1.ObjectMeta{Name: "shop"}, nil, true)
+	n := status.NewNamespace(s, &metav1.ObjectMeta{Name: "shop"}, nil, true)
 	n.AddServiceAccount(object("cart", aws, true))
 	// The names of the volumes are not the same in all versions of a webhook.
 	n.AddPod(theirs("eks", "aws-iam-token", "sts.amazonaws.com"))
@@ -346,7 +347,7 @@ func TestPodsThatWereJustInjectedNeedNoRestart(t *testing.T) {
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			t.Parallel()
-			n := status.NewNamespace(&settings.Settings{Settings: newSettings(t)}, &metav1.ObjectMeta{Name: "shop"}, test.registration, true)
+			n := status.NewNamespace(newSettings(t), &metav1.ObjectMeta{Name: "shop"}, test.registration, true)
 			account := object("cart", maps.Clone(aws), true)
 			if strings.Contains(sentence, "copy") {
 				account.Annotations["lanyard.dev/aws-token-path"] = "/var/run/secrets/copy/token"
@@ -437,7 +438,7 @@ func TestPodsThatTheClusterJudges(t *testing.T) {
 // no Jobs.
 func TestOnlyKindsThatOwnPodsAreRead(t *testing.T) {
 	t.Parallel()
-	n := status.NewNamespace(&settings.Settings{Settings: newSettings(t)}, &metav1.ObjectMeta{Name: "shop"}, nil, true)
+	n := status.NewNamespace(newSettings(t), &metav1.ObjectMeta{Name: "shop"}, nil, true)
 	n.AddServiceAccount(object("cart", aws, true))
 	kinds := func() []string {
 		var names []string
@@ -493,7 +494,7 @@ func TestOneQuestionForThePodsOfAnOwner(t *testing.T) {
 
 func TestPodsWithoutAServiceAccountUseTheDefaultOne(t *testing.T) {
 	t.Parallel()
-	n := status.NewNamespace(&settings.Settings{Settings: newSettings(t)}, &metav1.ObjectMeta{Name: "shop"}, nil, true)
+	n := status.NewNamespace(newSettings(t), &metav1.ObjectMeta{Name: "shop"}, nil, true)
 	n.AddServiceAccount(object("default", aws, true))
 	pod := podOf(t, metav1.ObjectMeta{Name: "a"}, "")
 	pod.Spec.ServiceAccountName = ""
@@ -506,7 +507,7 @@ func TestPodsWithoutAServiceAccountUseTheDefaultOne(t *testing.T) {
 
 func TestServiceAccountsWithoutAnIdentityDoNotMatter(t *testing.T) {
 	t.Parallel()
-	n := status.NewNamespace(&settings.Settings{Settings: newSettings(t)}, &metav1.ObjectMeta{Name: "shop"}, nil, true)
+	n := status.NewNamespace(newSettings(t), &metav1.ObjectMeta{Name: "shop"}, nil, true)
 	n.AddServiceAccount(object("cart", map[string]string{"lanyard.dev/aws-region": "x"}, false))
 	n.AddPod(podOf(t, metav1.ObjectMeta{Name: "a"}, ""))
 	if rows := n.Rows(); !n.Empty() || len(rows) > 0 {

@@ -233,7 +233,7 @@ func TestAPodOfTheLongestValidIdentityIsInjected(t *testing.T) {
 func TestTheCacheKeepsNoMoreThanAValidServiceAccount(t *testing.T) {
 	t.Parallel()
 	pods, _ := newPods(t, nil)
-	if got, want := injector.ServiceAccountCacheOptions(nil, pods.Settings.Settings).MaxBytes, pods.MaxServiceAccountBytes(); got != want {
+	if got, want := injector.ServiceAccountCacheOptions(nil, pods.Settings).MaxBytes, pods.MaxServiceAccountBytes(); got != want {
 		t.Errorf("got a limit of %d bytes, want %d", got, want)
 	}
 }

@@ -99,7 +99,7 @@ func decide(t *testing.T, c *decisions.Case) *decisions.Want {
 	} else {
 		result := apply(t, c.Pod, response.Patch)
 		want.Additions = *additions(t, c.Pod, result)
-		holdsRemovable(t, pods.Settings.Settings, c.Name, c.Pod, result)
+		holdsRemovable(t, pods.Settings, c.Name, c.Pod, result)
 	}
 	return want
 }

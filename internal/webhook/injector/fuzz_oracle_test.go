@@ -207,7 +207,7 @@ func FuzzDifferential(f *testing.F) {
 			if diff := cmp.Diff(want, unmarshal(t, apply(t, pod, response.Patch))); diff != "" {
 				t.Errorf("pod, with %s (-plain +patched):\n%s", name, diff)
 			}
-			holdsReadable(t, pods.Settings.Settings, apply(t, pod, response.Patch), injection)
+			holdsReadable(t, pods.Settings, apply(t, pod, response.Patch), injection)
 		}
 	})
 }

@@ -72,7 +72,7 @@ func FuzzRules(f *testing.F) {
 		result := apply(t, pod, response.Patch)
 		holdsAppendOnly(t, pod, response.Patch, result)
 		holdsConsistent(t, result)
-		holdsRemovable(t, pods.Settings.Settings, "", pod, result)
+		holdsRemovable(t, pods.Settings, "", pod, result)
 		if again := ask(t, pods, create(pod)); !bytes.Equal(again.Patch, response.Patch) {
 			t.Errorf("the same pod got two patches:\n%s\n%s", response.Patch, again.Patch)
 		}

@@ -100,7 +100,7 @@ func FuzzServiceAccount(f *testing.F) {
 		if err := kjson.UnmarshalCaseSensitivePreserveInts(review.Request.Object, &before); err != nil || !mutated.Allowed {
 			return // as above
 		}
-		holdsLabel(t, pods.Settings.Settings, before.Labels, review.Request.Object, mutated.Patch)
+		holdsLabel(t, pods.Settings, before.Labels, review.Request.Object, mutated.Patch)
 		mapped := post(t, admission.NewHandler(mapper(t), admission.NewBudget(), uncounted{}, logr.Discard()), body)
 		onlyAdds(t, &before, review.Request.Object, mapped.Patch)
 		if _, errs := pods.ParseServiceAccount(before.Namespace, before.Name, before.Annotations); review.Request.Operation == admission.Create && validated.Allowed != (len(errs) == 0) {

@@ -11,7 +11,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/internal/webhook/metadatacache"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
@@ -26,7 +25,7 @@ type Getter interface {
 
 // Config holds the values that every decision needs.
 type Config struct {
-	*settings.Settings
+	*annotations.Settings
 	// ServiceAccounts and Namespaces are the objects of the cluster.
 	ServiceAccounts, Namespaces Getter
 }

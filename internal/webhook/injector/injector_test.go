@@ -21,7 +21,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/lanyard-dev/lanyard/internal/provider"
-	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/internal/webhook/admission"
 	"github.com/lanyard-dev/lanyard/internal/webhook/injector"
 	"github.com/lanyard-dev/lanyard/internal/webhook/metadatacache"
@@ -151,7 +150,7 @@ func newPods(tb testing.TB, account map[string]string) (*injector.PodMutator, *c
 	recorder := &counted{}
 	return &injector.PodMutator{
 		Config: injector.Config{
-			Settings:        &settings.Settings{Settings: s},
+			Settings:        s,
 			ServiceAccounts: objects{"team/app": account, "team/default": nil},
 			Namespaces:      objects{"/team": nil},
 		},

@@ -33,7 +33,7 @@ type PodMutator struct {
 
 // Read implements admission.Decider.
 func (p *PodMutator) Read(s *jsonscan.Scanner, pod *mutate.Pod) (cost int, err error) {
-	n, cost, err := pod.ReadNext(s.Rest(), p.Settings.Settings)
+	n, cost, err := pod.ReadNext(s.Rest(), p.Settings)
 	s.Advance(n)
 	return cost, err
 }
@@ -48,7 +48,7 @@ func (p *PodMutator) Decide(ctx context.Context, request *admission.Request[muta
 	if request.SubResource == ephemeralContainers {
 		old = request.OldObject
 	}
-	choice, decision := mutate.Choose(p.Settings.Settings, request.Namespace, request.Object, old)
+	choice, decision := mutate.Choose(p.Settings, request.Namespace, request.Object, old)
 	if decision == nil {
 		var err error
 		if decision, err = p.decide(ctx, request.Namespace, &choice); err != nil {

@@ -11,7 +11,6 @@ import (
 
 	"github.com/lanyard-dev/lanyard/internal/jsonscan"
 	"github.com/lanyard-dev/lanyard/internal/peer"
-	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/internal/texts"
 	"github.com/lanyard-dev/lanyard/internal/webhook/admission"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
@@ -42,9 +41,9 @@ type ServiceAccount struct {
 const serviceAccountBytes = 64 << 10
 
 // read reads the ServiceAccount that is the next value of s.
-func (a *ServiceAccount) read(s *jsonscan.Scanner, settings *settings.Settings) (cost int, err error) {
+func (a *ServiceAccount) read(s *jsonscan.Scanner, settings *annotations.Settings) (cost int, err error) {
 	*a = ServiceAccount{annotations: map[string]string{}, peerAnnotations: map[string]string{}}
-	limit := settings.MaxServiceAccountBytes()
+	limit, peers := settings.MaxServiceAccountBytes(), peer.Of(settings)
 	metadata := func(key []byte) (err error) {
 		switch string(key) {
 		case "name":
@@ -62,7 +61,9 @@ func (a *ServiceAccount) read(s *jsonscan.Scanner, settings *settings.Settings) 
 			})
 		case "annotations":
 			a.hasAnnotations = s.Kind() == jsonscan.Object
-			err = s.Object(func(key []byte) error { return a.readAnnotation(s, texts.Cut(key, texts.MaxKey), settings, limit) })
+			err = s.Object(func(key []byte) error {
+				return a.readAnnotation(s, texts.Cut(key, texts.MaxKey), settings, peers, limit)
+			})
 		}
 		if err != nil {
 			return fmt.Errorf("serviceaccount: metadata: %s: %w", texts.Cut(key, texts.MaxShown), err)
@@ -78,7 +79,7 @@ func (a *ServiceAccount) read(s *jsonscan.Scanner, settings *settings.Settings) 
 }
 
 // readServiceAccount reads the JSON of a ServiceAccount.
-func readServiceAccount(s *settings.Settings, text []byte) (*ServiceAccount, error) {
+func readServiceAccount(s *annotations.Settings, text []byte) (*ServiceAccount, error) {
 	object, scanner := new(ServiceAccount), jsonscan.New(text)
 	if _, err := object.read(scanner, s); err != nil {
 		return nil, err
@@ -90,7 +91,7 @@ func readServiceAccount(s *settings.Settings, text []byte) (*ServiceAccount, err
 }
 
 // readAnnotation keeps the annotation if it is Lanyard's or a peer's.
-func (a *ServiceAccount) readAnnotation(s *jsonscan.Scanner, key string, settings *settings.Settings, limit int) error {
+func (a *ServiceAccount) readAnnotation(s *jsonscan.Scanner, key string, settings *annotations.Settings, peers []*peer.Peer, limit int) error {
 	switch {
 	case strings.HasPrefix(key, annotations.Prefix):
 		a.asks = a.asks || settings.IsIdentity(key)
@@ -99,7 +100,7 @@ func (a *ServiceAccount) readAnnotation(s *jsonscan.Scanner, key string, setting
 			a.annotations[key] = string(value)
 		}
 		return err
-	case slices.ContainsFunc(settings.Peers, func(p *peer.Peer) bool { return p.Reads(key) }):
+	case slices.ContainsFunc(peers, func(p *peer.Peer) bool { return p.Reads(key) }):
 		value, err := s.StringUpTo(peer.MaxBytes)
 		a.peerAnnotations[key] = strings.ToValidUTF8(string(value[:min(len(value), peer.MaxBytes)]), "?")
 		return err
@@ -108,7 +109,7 @@ func (a *ServiceAccount) readAnnotation(s *jsonscan.Scanner, key string, setting
 }
 
 // isWhole reports whether all annotations under Lanyard's prefix are known.
-func (a *ServiceAccount) isWhole(settings *settings.Settings) bool {
+func (a *ServiceAccount) isWhole(settings *annotations.Settings) bool {
 	return a.annotationBytes <= settings.MaxServiceAccountBytes()
 }
 

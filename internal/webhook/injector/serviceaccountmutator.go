@@ -12,7 +12,6 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/jsonpatch"
 	"github.com/lanyard-dev/lanyard/internal/jsonscan"
 	"github.com/lanyard-dev/lanyard/internal/peer"
-	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/internal/webhook/admission"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
@@ -43,7 +42,7 @@ func invalidate(invalidator Invalidator, request *admission.Request[ServiceAccou
 // annotations of the mappings, sets the identity label on the ServiceAccounts that ask for an identity,
 // and removes it from the others. The label that a user set to annotations.IdentityRequired stays.
 type ServiceAccountMutator struct {
-	*settings.Settings
+	*annotations.Settings
 	// Invalidator is told of each ServiceAccount that the webhook is called for.
 	Invalidator Invalidator
 }
@@ -65,7 +64,7 @@ func (m *ServiceAccountMutator) Decide(_ context.Context, request *admission.Req
 
 // Annotate returns the response of the mutating webhook to the JSON of a ServiceAccount of
 // the namespace.
-func Annotate(s *settings.Settings, namespace string, serviceAccount []byte) (admission.Response, error) {
+func Annotate(s *annotations.Settings, namespace string, serviceAccount []byte) (admission.Response, error) {
 	object, err := readServiceAccount(s, serviceAccount)
 	if err != nil {
 		return admission.Response{}, err
@@ -73,7 +72,7 @@ func Annotate(s *settings.Settings, namespace string, serviceAccount []byte) (ad
 	return annotate(s, namespace, object), nil
 }
 
-func annotate(s *settings.Settings, namespace string, object *ServiceAccount) admission.Response {
+func annotate(s *annotations.Settings, namespace string, object *ServiceAccount) admission.Response {
 	a := annotator{Settings: s, object: object, Response: admission.Response{Reason: reason.Labeled}}
 	a.label(a.annotate(namespace))
 	a.Patch = a.patch.Bytes()
@@ -82,7 +81,7 @@ func annotate(s *settings.Settings, namespace string, object *ServiceAccount) ad
 
 // annotator makes the response to one ServiceAccount.
 type annotator struct {
-	*settings.Settings
+	*annotations.Settings
 	admission.Response
 	object *ServiceAccount
 	patch  jsonpatch.Patch
@@ -98,7 +97,7 @@ func (a *annotator) annotate(namespace string) (asks bool) {
 	}
 	after := maps.Clone(object.annotations)
 	if len(a.Peers) > 0 {
-		adoption := peer.Adopt(a.Settings.Settings, a.Peers, object.withPeers())
+		adoption := peer.Adopt(a.Settings, peer.Of(a.Settings), object.withPeers())
 		a.Warnings = a.warnings(&adoption)
 		if len(adoption.Set)+len(adoption.Remove) > 0 {
 			a.Reason = reason.Adopted

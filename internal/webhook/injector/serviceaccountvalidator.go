@@ -13,7 +13,6 @@ import (
 
 	"github.com/lanyard-dev/lanyard/internal/jsonscan"
 	"github.com/lanyard-dev/lanyard/internal/peer"
-	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/internal/webhook/admission"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/mutate"
@@ -49,7 +48,7 @@ func (v *ServiceAccountValidator) Decide(ctx context.Context, request *admission
 // Validate returns the response of the validating webhook to the JSON of a new
 // ServiceAccount. namespace is its Namespace. The error is a *reason.Error if the webhook
 // would deny the ServiceAccount.
-func Validate(s *settings.Settings, namespace *annotations.Object, serviceAccount []byte) (admission.Response, error) {
+func Validate(s *annotations.Settings, namespace *annotations.Object, serviceAccount []byte) (admission.Response, error) {
 	object, err := readServiceAccount(s, serviceAccount)
 	if err != nil {
 		return admission.Response{}, err
@@ -77,7 +76,7 @@ func (v *ServiceAccountValidator) isAdopted(namespace string, object *ServiceAcc
 	if len(v.Peers) == 0 || !object.isWhole(v.Settings) {
 		return false
 	}
-	adopted := peer.Adopted(v.Settings.Settings, v.Peers, object.withPeers())
+	adopted := peer.Adopted(v.Settings, peer.Of(v.Settings), object.withPeers())
 	_, errs := v.ParseServiceAccount(namespace, object.name, object.annotations)
 	return len(errs) > 0 && !slices.ContainsFunc(errs, func(err *field.Error) bool {
 		mistaken := annotations.KeyOf(err)
@@ -94,16 +93,16 @@ func (v *ServiceAccountValidator) check(namespace string, object *ServiceAccount
 	if !object.isWhole(v.Settings) {
 		account.Annotations, account.TooLarge = nil, object.annotationBytes
 	}
-	identity, err := mutate.Account(v.Settings.Settings, &account)
+	identity, err := mutate.Account(v.Settings, &account)
 	if err != nil || identity == nil {
 		return nil, err
 	}
-	if err := mutate.CheckSize(v.Settings.Settings, &account, identity); err != nil {
+	if err := mutate.CheckSize(v.Settings, &account, identity); err != nil {
 		return nil, err
 	}
 	policy, err := lookup()
 	if err != nil {
 		return nil, err
 	}
-	return identity.Doubts(), mutate.CheckPolicy(v.Settings.Settings, &account, identity, &policy)
+	return identity.Doubts(), mutate.CheckPolicy(v.Settings, &account, identity, &policy)
 }

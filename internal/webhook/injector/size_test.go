@@ -15,8 +15,8 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/internal/webhook/injector"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
 	"github.com/lanyard-dev/lanyard/test/support/decisions"
 	"github.com/lanyard-dev/lanyard/test/support/optionstest"
@@ -25,7 +25,7 @@ import (
 // sized decides about a ServiceAccount and its pods.
 type sized struct {
 	*testing.T
-	settings *settings.Settings
+	settings *annotations.Settings
 }
 
 // writes returns the response to the write of a ServiceAccount with these annotations.

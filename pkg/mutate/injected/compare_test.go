@@ -26,7 +26,7 @@ func newSettings(t testing.TB) *annotations.Settings {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return s.Settings
+	return s
 }
 
 // account returns a ServiceAccount with annotations. A value of "" in a change removes one.

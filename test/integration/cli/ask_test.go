@@ -18,7 +18,6 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/ask"
 	"github.com/lanyard-dev/lanyard/internal/options"
 	"github.com/lanyard-dev/lanyard/internal/probe"
-	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
 )
@@ -99,7 +98,7 @@ var _ = Describe("ask", Ordered, func() {
 	})
 })
 
-func newSettings() *settings.Settings {
+func newSettings() *annotations.Settings {
 	GinkgoHelper()
 	s, err := options.New().Settings(annotations.CommonAPIServerAudiences())
 	Expect(err).NotTo(HaveOccurred())
