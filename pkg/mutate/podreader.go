@@ -33,7 +33,7 @@ const (
 // ReadPod reads the JSON of a pod, which must not change while the Pod is in use.
 func ReadPod(pod []byte, s *annotations.Settings) (*Pod, error) {
 	p, scanner := new(Pod), jsonscan.New(pod)
-	if _, err := p.read(scanner, s); err != nil {
+	if _, err := p.ReadNext(scanner, s); err != nil {
 		return nil, err
 	}
 	if err := scanner.End(); err != nil {
@@ -42,24 +42,15 @@ func ReadPod(pod []byte, s *annotations.Settings) (*Pod, error) {
 	return p, nil
 }
 
-// ReadNext reads the pod at the start of a text that may go on behind it. It replaces the
-// previous content of p, and uses its memory again. It returns how many bytes the pod has,
-// and the cost: the most memory that a decision takes for the pod, in bytes.
-func (p *Pod) ReadNext(text []byte, s *annotations.Settings) (n, cost int, err error) {
-	scanner := jsonscan.New(text)
-	cost, err = p.read(scanner, s)
-	return scanner.Pos(), cost, err
-}
-
-// read reads the pod that is the next value of s. It replaces the previous content
-// of p and uses its memory again. The cost is the most memory that create or
+// ReadNext reads the pod that is the next value of s, for lanyard-webhook. It replaces the
+// previous content of p and uses its memory again. The cost is the most memory that create or
 // addEphemeral takes for the pod, in bytes.
 //
 // Volumes, variables and mounts are read later, by create and addEphemeral: the
 // pods of ServiceAccounts without an identity, which are most, do not need them.
-func (p *Pod) read(s *jsonscan.Scanner, settings *annotations.Settings) (cost int, err error) {
+func (p *Pod) ReadNext(s *jsonscan.Scanner, settings *annotations.Settings) (cost int, err error) {
 	if s.Kind() != jsonscan.Object {
-		return 0, fmt.Errorf("pod: got %s, want object", s.Kind())
+		return 0, fmt.Errorf("pod: got %s, want object", jsonscan.Name(s.Kind()))
 	}
 	*p = Pod{containers: p.containers[:0], readOnly: p.readOnly, vars: p.vars, mounts: p.mounts, plans: p.plans, patch: p.patch}
 	r := reader{Scanner: s, settings: settings, pod: p}
@@ -334,7 +325,7 @@ func (r *reader) container(c *container) (err error) {
 
 // list reads the list of a field in text, which is nil if there is no list.
 func (r *reader) list(field string, text []byte, element func(index int) error) (jsonpatch.List, error) {
-	*r.Scanner = *jsonscan.New(text)
+	r.Reset(text)
 	if text == nil || r.Kind() == jsonscan.Null {
 		return jsonpatch.List{}, nil
 	}

@@ -79,6 +79,7 @@ func NewHandler[T any](decider Decider[T], budget *Budget, recorder Recorder, lo
 // again.
 type memory[T any] struct {
 	body              []byte
+	scanner           jsonscan.Scanner // of the body
 	request           Request[T]
 	object, oldObject T
 	cost              int // of both objects

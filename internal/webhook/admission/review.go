@@ -62,7 +62,9 @@ type Request[T any] struct {
 // parse reads the body into the request. If it fails, the request has the parts
 // before the error.
 func (h *Handler[T]) parse(m *memory[T]) error {
-	s := jsonscan.New(m.body)
+	s := &m.scanner
+	s.Reset(m.body)
+	defer s.Reset(nil) // keeps no memory for very deep objects
 	switch {
 	case len(m.body) == 0:
 		return errors.New("got an empty body, want an AdmissionReview")
@@ -70,7 +72,7 @@ func (h *Handler[T]) parse(m *memory[T]) error {
 		return errors.New("got a body that is not valid UTF-8, want an AdmissionReview")
 	}
 	if s.Kind() != jsonscan.Object {
-		return fmt.Errorf("got %s, want an AdmissionReview object", s.Kind())
+		return fmt.Errorf("got %s, want an AdmissionReview object", jsonscan.Name(s.Kind()))
 	}
 	var gotVersion, gotKind string
 	err := s.Object(func(key []byte) error {
@@ -148,7 +150,7 @@ func (h *Handler[T]) parseObject(s *jsonscan.Scanner, m *memory[T], object *T) (
 		m.cost += cost
 		return object, err
 	}
-	return nil, fmt.Errorf("got %s, want object", s.Kind())
+	return nil, fmt.Errorf("got %s, want object", jsonscan.Name(s.Kind()))
 }
 
 func (r *Request[T]) validate() error {

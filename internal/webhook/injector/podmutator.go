@@ -33,9 +33,7 @@ type PodMutator struct {
 
 // Read implements admission.Decider.
 func (p *PodMutator) Read(s *jsonscan.Scanner, pod *mutate.Pod) (cost int, err error) {
-	n, cost, err := pod.ReadNext(s.Rest(), p.Settings.Settings)
-	s.Advance(n)
-	return cost, err
+	return pod.ReadNext(s, p.Settings.Settings)
 }
 
 // Decide implements admission.Decider. It makes the steps of mutate.Decide, and looks up
