@@ -51,7 +51,7 @@ func Example() {
 	fmt.Println(pod.Spec.Containers[0].Env[0].Name, pod.Spec.Containers[0].Env[0].Value)
 
 	again, err := decide(text)
-	fmt.Println(again.Reason, len(again.Patch), err)
+	fmt.Println(again.Reason, again.Patch == nil, err)
 
 	namespace.Annotations = map[string]string{annotations.AllowedIdentities: "-"}
 	_, err = decide(text)
@@ -62,6 +62,6 @@ func Example() {
 	// injected
 	// token
 	// LANYARD_TOKEN_FILE /var/run/secrets/lanyard.dev/serviceaccount/token
-	// already_injected 0 <nil>
+	// already_injected true <nil>
 	// identity_not_allowed
 }

@@ -156,13 +156,13 @@ func TestReadKeepsNothingOfTheFormerPod(t *testing.T) {
 	settings := newSettings(t)
 	add := mutate.NewInjection(injection())
 	var pod mutate.Pod
-	if _, err := pod.ReadNext(jsonscan.New([]byte(full)), settings); err != nil {
+	if err := pod.ReadNext(jsonscan.New([]byte(full)), settings); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := mutate.Create(&pod, &annotations.Pod{}, add); err == nil {
 		t.Fatal("got no error for the full pod, want one: the test needs a pod with marks")
 	}
-	if _, err := pod.ReadNext(jsonscan.New([]byte(bare)), settings); err != nil {
+	if err := pod.ReadNext(jsonscan.New([]byte(bare)), settings); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(summarize(parse(t, bare)), summarize(&pod)); diff != "" {
@@ -175,6 +175,15 @@ func TestReadKeepsNothingOfTheFormerPod(t *testing.T) {
 	want := create(t, bare, injection())
 	if diff := cmp.Diff(string(want.Patch.Bytes()), string(result.Patch.Bytes())); diff != "" || len(result.Findings) > 0 {
 		t.Errorf("findings %v, patch (-fresh +used again):\n%s", result.Findings, diff)
+	}
+}
+
+func TestANullIsNoElementOfAList(t *testing.T) {
+	t.Parallel()
+	result := create(t, `{"spec":{"volumes":[null],"containers":[null,{"name":"main","env":[null],"volumeMounts":[null]}]}}`, injection())
+	want := []string{"/metadata", "/spec/volumes/-", "/spec/containers/1/volumeMounts/-", "/spec/containers/1/env"}
+	if diff := cmp.Diff(want, pathsOf(t, result.Patch.Bytes())); diff != "" {
+		t.Errorf("paths (-want +got):\n%s", diff)
 	}
 }
 

@@ -32,7 +32,7 @@ type PodMutator struct {
 }
 
 // Read implements admission.Decider.
-func (p *PodMutator) Read(s *jsonscan.Scanner, pod *mutate.Pod) (cost int, err error) {
+func (p *PodMutator) Read(s *jsonscan.Scanner, pod *mutate.Pod) error {
 	return pod.ReadNext(s, p.Settings.Settings)
 }
 
@@ -94,5 +94,9 @@ func (p *PodMutator) decide(ctx context.Context, namespace string, choice *mutat
 // response returns the response of a decision.
 func response(d *mutate.Decision) admission.Response {
 	findings, warnings := d.Texts()
-	return admission.Response{Patch: d.Patch, Reason: d.Reason, Findings: findings, Warnings: warnings}
+	r := admission.Response{Reason: d.Reason, Findings: findings, Warnings: warnings}
+	if d.Patch != nil {
+		r.Patch = d.Patch
+	}
+	return r
 }
