@@ -46,7 +46,7 @@ func Name(kind jsontext.Kind) string {
 type Scanner struct {
 	text    []byte
 	source  bytes.Buffer // of the text
-	decoder jsontext.Decoder
+	decoder *jsontext.Decoder
 }
 
 // options are those of encoding/json.
@@ -62,8 +62,19 @@ func New(text []byte) *Scanner {
 
 // Reset moves the Scanner to the start of another text.
 func (s *Scanner) Reset(text []byte) {
+	if s.decoder == nil {
+		s.decoder = new(jsontext.Decoder)
+	}
 	s.text, s.source = text, *bytes.NewBuffer(text)
 	s.decoder.Reset(&s.source, options...)
+}
+
+// State returns the text and the decoder that reads it, for Continue.
+func (s *Scanner) State() ([]byte, *jsontext.Decoder) { return s.text, s.decoder }
+
+// Continue returns a Scanner that goes on where another is, and moves it too.
+func Continue(text []byte, decoder *jsontext.Decoder) *Scanner {
+	return &Scanner{text: text, decoder: decoder}
 }
 
 // Kind returns the kind of the value that comes next, without moving past it.

@@ -156,13 +156,17 @@ func TestReadKeepsNothingOfTheFormerPod(t *testing.T) {
 	settings := newSettings(t)
 	add := mutate.NewInjection(injection())
 	var pod mutate.Pod
-	if err := pod.ReadNext(jsonscan.New([]byte(full)), settings); err != nil {
+	readNext := func(object string) error {
+		text, decoder := jsonscan.New([]byte(object)).State()
+		return pod.ReadNext(text, decoder, settings)
+	}
+	if err := readNext(full); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := mutate.Create(&pod, &annotations.Pod{}, add); err == nil {
 		t.Fatal("got no error for the full pod, want one: the test needs a pod with marks")
 	}
-	if err := pod.ReadNext(jsonscan.New([]byte(bare)), settings); err != nil {
+	if err := readNext(bare); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(summarize(parse(t, bare)), summarize(&pod)); diff != "" {

@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"github.com/lanyard-dev/lanyard/internal/jsonpatch"
 	"github.com/lanyard-dev/lanyard/internal/jsonscan"
 	"github.com/lanyard-dev/lanyard/internal/provider"
@@ -33,7 +35,7 @@ const (
 // ReadPod reads the JSON of a pod, which must not change while the Pod is in use.
 func ReadPod(pod []byte, s *annotations.Settings) (*Pod, error) {
 	p, scanner := new(Pod), jsonscan.New(pod)
-	if err := p.ReadNext(scanner, s); err != nil {
+	if err := p.read(scanner, s); err != nil {
 		return nil, err
 	}
 	if err := scanner.End(); err != nil {
@@ -42,12 +44,18 @@ func ReadPod(pod []byte, s *annotations.Settings) (*Pod, error) {
 	return p, nil
 }
 
-// ReadNext reads the pod that is the next value of s, for lanyard-webhook. It replaces the
-// previous content of p and uses its memory again.
+// ReadNext reads the pod that is the next value of the decoder, which reads the text. It
+// replaces the previous content of p and uses its memory again. The text must not change while
+// the Pod is in use.
+func (p *Pod) ReadNext(text []byte, decoder *jsontext.Decoder, s *annotations.Settings) error {
+	return p.read(jsonscan.Continue(text, decoder), s)
+}
+
+// read reads the pod that is the next value of s.
 //
 // Volumes, variables and mounts are read later, by create and addEphemeral: the
 // pods of ServiceAccounts without an identity, which are most, do not need them.
-func (p *Pod) ReadNext(s *jsonscan.Scanner, settings *annotations.Settings) error {
+func (p *Pod) read(s *jsonscan.Scanner, settings *annotations.Settings) error {
 	if s.Kind() != jsonscan.Object {
 		return fmt.Errorf("pod: got %s, want object", jsonscan.Name(s.Kind()))
 	}

@@ -33,7 +33,8 @@ type PodMutator struct {
 
 // Read implements admission.Decider.
 func (p *PodMutator) Read(s *jsonscan.Scanner, pod *mutate.Pod) error {
-	return pod.ReadNext(s, p.Settings.Settings)
+	text, decoder := s.State()
+	return pod.ReadNext(text, decoder, p.Settings.Settings)
 }
 
 // Decide implements admission.Decider. It makes the steps of mutate.Decide, and looks up
