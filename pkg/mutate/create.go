@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/lanyard-dev/lanyard/internal/jsonpatch"
 	"github.com/lanyard-dev/lanyard/internal/texts"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
@@ -17,8 +16,8 @@ import (
 
 // result is the decision about a pod.
 type result struct {
-	// Patch is empty if nothing is missing. It is valid until the Pod's next Read.
-	Patch jsonpatch.Patch
+	// Patch is nil if nothing is missing.
+	Patch *Patch
 	// Reason is the decision in one word.
 	Reason reason.Reason
 	// Findings are warnings about single containers, in the order of the
@@ -74,12 +73,11 @@ func create(pod *Pod, selection *annotations.Pod, injection *encodedInjection) (
 		}
 		return m.result(), nil
 	}
-	if err := m.growPatch(); err != nil {
+	if err := m.checkPatch(); err != nil {
 		return result{}, err
 	}
 	m.addMarks(missing)
 	pod.patch.Extend([]byte("/spec/volumes"), pod.volumes, m.missingVolumes(exists))
-	m.addToContainers()
 	return m.result(), nil
 }
 
@@ -154,6 +152,7 @@ func (m *mutation) findUnknownNames() {
 		names = append(names, name)
 	}
 	unknown := slices.DeleteFunc(listed, func(name string) bool { return has[name] })
+	m.findings = slices.Grow(m.findings, len(unknown)) // there may be very many
 	for i, name := range unknown {
 		nearest := ""
 		if i < maxComparedNames {
@@ -191,27 +190,40 @@ const maxPatchBytes = 3 << 19
 // maxPathBytes is the length of the longest path to a list of a container.
 const maxPathBytes = len("/spec/ephemeralContainers/511/volumeMounts")
 
-// growPatch allocates memory for the additions to the containers. If they are too
-// large, it returns an error and allocates nothing.
-func (m *mutation) growPatch() error {
+// checkPatch returns an error if the additions to the containers are too large.
+func (m *mutation) checkPatch() error {
 	if err := m.checkSize(); err != nil {
 		return &reason.Error{Reason: reason.TooLarge, Err: fmt.Errorf("serviceaccount %q: %w", m.pod.ServiceAccountName, err)}
 	}
-	size := len(m.pod.plans) * m.maxContainerBytes
-	if size > maxPatchBytes {
+	if len(m.pod.plans)*m.maxContainerBytes > maxPatchBytes {
 		return &reason.Error{Reason: reason.TooLarge, Err: fmt.Errorf("%w: the patch for its %d containers may need more than %d bytes", errTooLarge, len(m.pod.plans), maxPatchBytes)}
 	}
-	m.pod.patch.Grow(size)
 	return nil
 }
 
-// addToContainers writes the additions of each plan.
-func (m *mutation) addToContainers() {
-	path := make([]byte, 0, maxPathBytes)
-	for _, p := range m.pod.plans {
-		m.pod.patch.Extend(p.container.appendPath(path, "/volumeMounts"), p.container.mountsList, p.mounts)
-		m.pod.patch.Extend(p.container.appendPath(path, "/env"), p.container.varsList, p.variables)
+// Patch is a JSON Patch with additions to a pod. It is encoded by Bytes, so that a program can
+// limit the memory of all patches. It is valid until the Pod is read again.
+type Patch struct {
+	pod            *Pod // with the plans for its containers, and the rest of the patch
+	containerBytes int  // that the plans need
+}
+
+// Size returns the most bytes that the patch has.
+func (p *Patch) Size() int { return p.pod.patch.Size() + p.containerBytes }
+
+// Bytes returns the JSON of the patch; nil for a nil Patch.
+func (p *Patch) Bytes() []byte {
+	if p == nil {
+		return nil
 	}
+	p.pod.patch.Grow(p.containerBytes)
+	path := make([]byte, 0, maxPathBytes)
+	for _, plan := range p.pod.plans {
+		p.pod.patch.Extend(plan.container.appendPath(path, "/volumeMounts"), plan.container.mountsList, plan.mounts)
+		p.pod.patch.Extend(plan.container.appendPath(path, "/env"), plan.container.varsList, plan.variables)
+	}
+	p.pod.plans, p.containerBytes = p.pod.plans[:0], 0 // they are in the patch
+	return p.pod.patch.Bytes()
 }
 
 // appendPath appends the JSON Pointer to a list of the container.
@@ -223,9 +235,9 @@ func (c *container) appendPath(path []byte, list string) []byte {
 // result returns the result. The reason of a finding becomes the reason of the pod
 // only if no container gets an identity.
 func (m *mutation) result() result {
-	r := result{Patch: m.pod.patch, Findings: m.findings}
+	r := result{Patch: m.patch(), Findings: m.findings}
 	switch {
-	case !r.Patch.Empty():
+	case r.Patch != nil:
 		r.Reason = reason.Injected
 	case len(m.pod.plans) > 0:
 		r.Reason = reason.AlreadyInjected
@@ -235,4 +247,13 @@ func (m *mutation) result() result {
 		r.Reason = reason.NoContainer
 	}
 	return r
+}
+
+// patch returns the additions; nil if there are none.
+func (m *mutation) patch() *Patch {
+	adds := func(p plan) bool { return len(p.mounts)+len(p.variables) > 0 }
+	if m.pod.patch.Empty() && !slices.ContainsFunc(m.pod.plans, adds) {
+		return nil
+	}
+	return &Patch{m.pod, len(m.pod.plans) * m.maxContainerBytes}
 }

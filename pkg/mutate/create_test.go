@@ -57,7 +57,7 @@ func TestThePatchAddsWhatIsMissing(t *testing.T) {
 			if diff := cmp.Diff(test.want, pathsOf(t, result.Patch.Bytes())); diff != "" {
 				t.Errorf("paths (-want +got):\n%s", diff)
 			}
-			if result.Patch.Empty() && result.Reason != reason.NoContainer {
+			if result.Patch == nil && result.Reason != reason.NoContainer {
 				t.Errorf("got reason %s, want %s", result.Reason, reason.NoContainer)
 			}
 		})
@@ -116,7 +116,7 @@ func TestKeysAreEscapedAndRead(t *testing.T) {
 			t.Errorf("got %s, want %s in it", patched, part)
 		}
 	}
-	if second := once(patched); !second.Patch.Empty() {
+	if second := once(patched); second.Patch != nil {
 		t.Errorf("second pass: got %s, want no patch", second.Patch.Bytes())
 	}
 }
@@ -180,7 +180,7 @@ func TestThePodsAnnotationsSelectContainers(t *testing.T) {
 			if diff := cmp.Diff(test.injected, injected); diff != "" || result.Reason != test.want {
 				t.Errorf("got %s, want %s; injected (-want +got):\n%s", result.Reason, test.want, diff)
 			}
-			if test.injected == nil && !result.Patch.Empty() {
+			if test.injected == nil && result.Patch != nil {
 				t.Errorf("got patch %s, want none", result.Patch.Bytes())
 			}
 			checkFindings(t, test.finds, result.Findings)

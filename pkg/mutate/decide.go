@@ -19,9 +19,8 @@ import (
 
 // Decision is the decision to allow a pod.
 type Decision struct {
-	// Patch is the JSON Patch with the additions to the pod; nil if nothing is missing. It is
-	// valid until the Pod's next Read.
-	Patch []byte
+	// Patch has the additions to the pod; nil if nothing is missing.
+	Patch *Patch
 	// Reason is the decision in one word.
 	Reason reason.Reason
 	// Findings are about single containers, in the order of the containers.
@@ -57,7 +56,7 @@ func (d *Decision) Texts() (findings, warnings []string) {
 }
 
 // Apply returns the JSON of the pod with the patch.
-func (d *Decision) Apply(pod []byte) ([]byte, error) { return jsonpatch.Apply(pod, d.Patch) }
+func (d *Decision) Apply(pod []byte) ([]byte, error) { return jsonpatch.Apply(pod, d.Patch.Bytes()) }
 
 // Decide decides about a new pod of the ServiceAccount, which is nil if it does not exist.
 // The namespace has the policy for identities; nil stands for a namespace without
@@ -199,7 +198,7 @@ func (c *Choice) Decide(serviceAccount *annotations.Object, prepared *Prepared, 
 	if c.Insists && c.old == nil && result.Reason != reason.Injected && result.Reason != reason.AlreadyInjected {
 		return nil, c.insists("none of its containers can be injected: " + cause(&result))
 	}
-	return &Decision{Patch: result.Patch.Bytes(), Reason: result.Reason, Findings: result.Findings, Identities: prepared.identities}, nil
+	return &Decision{Patch: result.Patch, Reason: result.Reason, Findings: result.Findings, Identities: prepared.identities}, nil
 }
 
 func (c *Choice) inject(injection *encodedInjection) (result, error) {

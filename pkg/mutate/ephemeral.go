@@ -40,9 +40,8 @@ func addEphemeral(pod, old *Pod, selection *annotations.Pod, injection *encodedI
 			return result{}, err
 		}
 	}
-	if err := m.growPatch(); err != nil {
+	if err := m.checkPatch(); err != nil {
 		return result{}, err
 	}
-	m.addToContainers()
 	return m.result(), nil
 }

@@ -83,7 +83,7 @@ func TestOnlyNewEphemeralContainersAreInjected(t *testing.T) {
 			}
 			checkFindings(t, test.finds, first.Findings)
 			second := addEphemeral(t, apply(t, pod, first.Patch.Bytes()), old, test.selection)
-			if !second.Patch.Empty() || first.Reason == reason.Injected && second.Reason != reason.AlreadyInjected {
+			if second.Patch != nil || first.Reason == reason.Injected && second.Reason != reason.AlreadyInjected {
 				t.Errorf("second pass: got %s and patch %s", second.Reason, second.Patch.Bytes())
 			}
 		})

@@ -68,7 +68,7 @@ func Example() {
 	fmt.Println(token.Audience, *token.ExpirationSeconds)
 
 	again, err := decide(text)
-	fmt.Println(again.Reason, len(again.Patch), err)
+	fmt.Println(again.Reason, again.Patch == nil, err)
 
 	namespace.Annotations = map[string]string{annotations.AllowedIdentities: "-"}
 	_, err = decide(text)
@@ -81,6 +81,6 @@ func Example() {
 	// VAULT_ROLE shop
 	// VAULT_TOKEN_FILE /var/run/secrets/lanyard.dev/serviceaccount/vault/token
 	// https://vault.example.com 7200
-	// already_injected 0 <nil>
+	// already_injected true <nil>
 	// identity_not_allowed
 }

@@ -99,7 +99,7 @@ func createTwice(t *testing.T, pod string, i *provider.Injection) (patched strin
 		want = reason.AlreadyInjected
 	}
 	second := create(t, patched, i)
-	if !second.Patch.Empty() || second.Reason != want {
+	if second.Patch != nil || second.Reason != want {
 		t.Errorf("second pass: got reason %s and patch %s, want reason %s and no patch", second.Reason, second.Patch.Bytes(), want)
 	}
 	if diff := cmp.Diff(first.Findings, second.Findings); diff != "" {
@@ -112,7 +112,7 @@ func createTwice(t *testing.T, pod string, i *provider.Injection) (patched strin
 func denied(t *testing.T, want reason.Reason, result mutate.Result, err error) {
 	t.Helper()
 	var got *reason.Error
-	if !errors.As(err, &got) || got.Reason != want || !result.Patch.Empty() {
+	if !errors.As(err, &got) || got.Reason != want || result.Patch != nil {
 		t.Fatalf("got error %v and patch %s, want %s and no patch", err, result.Patch.Bytes(), want)
 	}
 }

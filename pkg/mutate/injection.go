@@ -119,6 +119,10 @@ func (i *encodedInjection) encodeVolumes() {
 	i.maxContainerBytes += jsonpatch.SizeOfExtend(maxPathBytes, i.environment) + jsonpatch.SizeOfExtend(maxPathBytes, longest)
 }
 
+// maxAdditionBytes is enough for the longest values of the three clouds, or usual values of more
+// than ten providers.
+const maxAdditionBytes = (20 << 10) * 3 / 7
+
 // checkSize returns an error with the sizes if the identities add more to a container than the
 // webhook has memory for. They do not fit into a container of any pod then.
 func (i *encodedInjection) checkSize() error {

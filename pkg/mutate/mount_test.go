@@ -44,7 +44,7 @@ func TestAContainerIsLeftOutIfItsMountPathIsTaken(t *testing.T) {
 			t.Parallel()
 			pod := `{"spec":{"volumes":[` + projected("bound-sa-token", tokenSource) + `],"containers":[{` + test.container + `}]}}`
 			patched, result := createTwice(t, pod, injection())
-			if result.Reason != test.want || result.Patch.Empty() != (test.want == reason.MountPathTaken) {
+			if result.Reason != test.want || (result.Patch == nil) != (test.want == reason.MountPathTaken) {
 				t.Errorf("got %s and patch %s, want %s", result.Reason, result.Patch.Bytes(), test.want)
 			}
 			before, after := decode(t, pod).Spec.Containers[0], decode(t, patched).Spec.Containers[0]

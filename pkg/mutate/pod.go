@@ -83,32 +83,6 @@ func (p *Pod) Name() string {
 	return cmp.Or(texts.Cut(p.name, texts.MaxName), texts.Cut(p.generateName, texts.MaxName))
 }
 
-// Bounds of the memory that parts of a decision take. internal/webhook/admission/budget.go
-// has the sum for all requests.
-const (
-	// elementBytes is for a variable, mount or volume, and for the previous memory of
-	// a list that grows.
-	elementBytes = 256
-	// containerBytes is for the longest addition to a container, and its base64: for the
-	// longest values of the three clouds, or usual values of more than ten providers.
-	containerBytes = 20 << 10
-	// maxAdditionBytes is the share of containerBytes without the base64.
-	maxAdditionBytes = containerBytes * 3 / 7
-	// copiesOfAnnotations is how often the values of annotations may be in memory: their
-	// lists are split, and credential files are compared.
-	copiesOfAnnotations = 4
-	// otherBytes is for the volume, the annotations and the findings.
-	otherBytes = 48 << 10
-)
-
-// cost returns the most memory that create or addEphemeral takes for the pod, its
-// patch in base64 included, in bytes. elements is how many variables, mounts, devices
-// and volumes the pod has at most.
-func (p *Pod) cost(elements int) int {
-	patch := min(len(p.containers)*containerBytes, 3*maxPatchBytes)
-	return min(elements, maxElements)*elementBytes + patch + otherBytes + 4*len(p.volumesText)
-}
-
 // source is a token, which has an audience, or a file of the downward API, which has a field,
 // in a projected volume.
 type source struct{ audience, fieldPath, path string }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/lanyard-dev/lanyard/internal/jsonscan"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/mutate"
 	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
@@ -19,9 +20,9 @@ func TestReadNamesTheFieldOfTheWrongType(t *testing.T) {
 	tests := map[string]struct{ pod, want string }{
 		"not an object":                  {`[]`, "pod: got array, want object"},
 		"nothing":                        {``, "pod: got no value, want object"},
-		"something after the pod":        {`{}x`, `pod: at byte 2: got 'x', want the end`},
+		"something after the pod":        {`{}x`, `pod: at byte 2: invalid character 'x' at start of value`},
 		"no closing bracket":             {`{"spec":{}`, "pod: unexpected end of JSON"},
-		"a list without closing bracket": {`{"spec":{"containers":[{}}`, "pod: spec: containers: at byte 25: got '}', want"},
+		"a list without closing bracket": {`{"spec":{"containers":[{}}`, "pod: spec: containers: at byte 25: invalid character '}' after array element"},
 		"a container is a string":        {`{"spec":{"containers":["null"]}}`, "pod: spec: containers: [0]: at byte 23: got string, want object"},
 		"a container's name is true":     {`{"spec":{"containers":[{"name":true}]}}`, "pod: spec: containers: [0]: name: "},
 		"metadata is a list":             {`{"metadata":[]}`, "pod: metadata: at byte 12: got array, want object"},
@@ -155,13 +156,17 @@ func TestReadKeepsNothingOfTheFormerPod(t *testing.T) {
 	settings := newSettings(t)
 	add := mutate.NewInjection(injection())
 	var pod mutate.Pod
-	if _, _, err := pod.ReadNext([]byte(full), settings); err != nil {
+	readNext := func(object string) error {
+		text, decoder := jsonscan.New([]byte(object)).State()
+		return pod.ReadNext(text, decoder, settings)
+	}
+	if err := readNext(full); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := mutate.Create(&pod, &annotations.Pod{}, add); err == nil {
 		t.Fatal("got no error for the full pod, want one: the test needs a pod with marks")
 	}
-	if _, _, err := pod.ReadNext([]byte(bare), settings); err != nil {
+	if err := readNext(bare); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(summarize(parse(t, bare)), summarize(&pod)); diff != "" {
@@ -174,6 +179,15 @@ func TestReadKeepsNothingOfTheFormerPod(t *testing.T) {
 	want := create(t, bare, injection())
 	if diff := cmp.Diff(string(want.Patch.Bytes()), string(result.Patch.Bytes())); diff != "" || len(result.Findings) > 0 {
 		t.Errorf("findings %v, patch (-fresh +used again):\n%s", result.Findings, diff)
+	}
+}
+
+func TestANullIsNoElementOfAList(t *testing.T) {
+	t.Parallel()
+	result := create(t, `{"spec":{"volumes":[null],"containers":[null,{"name":"main","env":[null],"volumeMounts":[null]}]}}`, injection())
+	want := []string{"/metadata", "/spec/volumes/-", "/spec/containers/1/volumeMounts/-", "/spec/containers/1/env"}
+	if diff := cmp.Diff(want, pathsOf(t, result.Patch.Bytes())); diff != "" {
+		t.Errorf("paths (-want +got):\n%s", diff)
 	}
 }
 

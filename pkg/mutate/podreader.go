@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"github.com/lanyard-dev/lanyard/internal/jsonpatch"
 	"github.com/lanyard-dev/lanyard/internal/jsonscan"
 	"github.com/lanyard-dev/lanyard/internal/provider"
@@ -33,7 +35,7 @@ const (
 // ReadPod reads the JSON of a pod, which must not change while the Pod is in use.
 func ReadPod(pod []byte, s *annotations.Settings) (*Pod, error) {
 	p, scanner := new(Pod), jsonscan.New(pod)
-	if _, err := p.read(scanner, s); err != nil {
+	if err := p.read(scanner, s); err != nil {
 		return nil, err
 	}
 	if err := scanner.End(); err != nil {
@@ -42,32 +44,28 @@ func ReadPod(pod []byte, s *annotations.Settings) (*Pod, error) {
 	return p, nil
 }
 
-// ReadNext reads the pod at the start of a text that may go on behind it. It replaces the
-// previous content of p, and uses its memory again. It returns how many bytes the pod has,
-// and the cost: the most memory that a decision takes for the pod, in bytes.
-func (p *Pod) ReadNext(text []byte, s *annotations.Settings) (n, cost int, err error) {
-	scanner := jsonscan.New(text)
-	cost, err = p.read(scanner, s)
-	return scanner.Pos(), cost, err
+// ReadNext reads the pod that is the next value of the decoder, which reads the text. It
+// replaces the previous content of p and uses its memory again. The text must not change while
+// the Pod is in use.
+func (p *Pod) ReadNext(text []byte, decoder *jsontext.Decoder, s *annotations.Settings) error {
+	return p.read(jsonscan.Continue(text, decoder), s)
 }
 
-// read reads the pod that is the next value of s. It replaces the previous content
-// of p and uses its memory again. The cost is the most memory that create or
-// addEphemeral takes for the pod, in bytes.
+// read reads the pod that is the next value of s.
 //
 // Volumes, variables and mounts are read later, by create and addEphemeral: the
 // pods of ServiceAccounts without an identity, which are most, do not need them.
-func (p *Pod) read(s *jsonscan.Scanner, settings *annotations.Settings) (cost int, err error) {
+func (p *Pod) read(s *jsonscan.Scanner, settings *annotations.Settings) error {
 	if s.Kind() != jsonscan.Object {
-		return 0, fmt.Errorf("pod: got %s, want object", s.Kind())
+		return fmt.Errorf("pod: got %s, want object", jsonscan.Name(s.Kind()))
 	}
 	*p = Pod{containers: p.containers[:0], readOnly: p.readOnly, vars: p.vars, mounts: p.mounts, plans: p.plans, patch: p.patch}
 	r := reader{Scanner: s, settings: settings, pod: p}
-	err = r.Object(r.podMember)
+	err := r.Object(r.podMember)
 	if p.ServiceAccountName == "" {
 		p.ServiceAccountName = "default"
 	}
-	return p.cost(r.elements) + copiesOfAnnotations*r.annotationBytes, withField("pod", err)
+	return withField("pod", err)
 }
 
 // reader fills a Pod from JSON.
@@ -76,10 +74,8 @@ type reader struct {
 	settings *annotations.Settings
 	pod      *Pod
 	names    []string // of the volumes to keep
-	elements int      // of lists, as far as they were read or skipped
+	elements int      // of lists, as far as they were read
 	seen     uint     // the bits of the members that are there, see once
-
-	annotationBytes int // of values
 }
 
 // withField adds the name of a field to the error that was found in it.
@@ -95,9 +91,13 @@ func (r *reader) Object(member func(key []byte) error) error {
 	return r.Scanner.Object(func(key []byte) error { return withField(key, member(key)) })
 }
 
-// Array adds the index to the error of an element.
+// Array adds the index to the error of an element. A null is no element: no API server sends
+// one, and very many would take more memory than their text.
 func (r *reader) Array(element func(index int) error) error {
 	return r.Scanner.Array(func(i int) error {
+		if r.Kind() == jsonscan.Null {
+			return nil
+		}
 		if err := element(i); err != nil {
 			return fmt.Errorf("[%d]: %w", i, err)
 		}
@@ -186,7 +186,6 @@ func (r *reader) annotation(key []byte) error {
 	var value string
 	err := r.ReadCut(&value, maxValueBytes)
 	r.pod.Annotations[name] = value
-	r.annotationBytes += len(value)
 	return err
 }
 
@@ -207,7 +206,7 @@ func (r *reader) specMember(key []byte) (err error) {
 	case "nodeSelector":
 		return r.windows(osLabel, betaOSLabel)
 	case "volumes":
-		r.pod.volumesText, err = r.skipList()
+		r.pod.volumesText, err = r.Raw()
 	case string(initContainers):
 		return r.containers(initContainers)
 	case string(containers):
@@ -267,21 +266,13 @@ func (r *reader) containerMember(key []byte) (err error) {
 	case "name":
 		return r.bytes(&c.name)
 	case "env":
-		c.envText, err = r.skipList()
+		c.envText, err = r.Raw()
 	case "volumeMounts":
-		c.mountsText, err = r.skipList()
+		c.mountsText, err = r.Raw()
 	case "volumeDevices":
-		c.devicesText, err = r.skipList()
+		c.devicesText, err = r.Raw()
 	}
 	return err
-}
-
-// skipList returns the text of the list that comes next, and counts its elements: at
-// most as many as the text has commas, and one.
-func (r *reader) skipList() ([]byte, error) {
-	text, err := r.Raw()
-	r.elements += 1 + bytes.Count(text, []byte(","))
-	return text, err
 }
 
 // errTooLarge is wrapped by the errors for a pod that exceeds a limit.
@@ -334,7 +325,7 @@ func (r *reader) container(c *container) (err error) {
 
 // list reads the list of a field in text, which is nil if there is no list.
 func (r *reader) list(field string, text []byte, element func(index int) error) (jsonpatch.List, error) {
-	*r.Scanner = *jsonscan.New(text)
+	r.Reset(text)
 	if text == nil || r.Kind() == jsonscan.Null {
 		return jsonpatch.List{}, nil
 	}

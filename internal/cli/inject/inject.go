@@ -149,8 +149,10 @@ func (run *injection) mutate(o *object) (err error) {
 		if o.response, err = injector.Annotate(run.Settings, o.Namespace, o.raw); err != nil {
 			return err
 		}
-		if o.mutated, err = jsonpatch.Apply(o.raw, o.response.Patch); err != nil {
-			return err
+		if patch := o.response.Patch; patch != nil {
+			if o.mutated, err = jsonpatch.Apply(o.raw, patch.Bytes()); err != nil {
+				return err
+			}
 		}
 	}
 	var meta metav1.PartialObjectMetadata

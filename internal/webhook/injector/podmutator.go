@@ -32,10 +32,9 @@ type PodMutator struct {
 }
 
 // Read implements admission.Decider.
-func (p *PodMutator) Read(s *jsonscan.Scanner, pod *mutate.Pod) (cost int, err error) {
-	n, cost, err := pod.ReadNext(s.Rest(), p.Settings)
-	s.Advance(n)
-	return cost, err
+func (p *PodMutator) Read(s *jsonscan.Scanner, pod *mutate.Pod) error {
+	text, decoder := s.State()
+	return pod.ReadNext(text, decoder, p.Settings)
 }
 
 // Decide implements admission.Decider. It makes the steps of mutate.Decide, and looks up
@@ -96,5 +95,9 @@ func (p *PodMutator) decide(ctx context.Context, namespace string, choice *mutat
 // response returns the response of a decision.
 func response(d *mutate.Decision) admission.Response {
 	findings, warnings := d.Texts()
-	return admission.Response{Patch: d.Patch, Reason: d.Reason, Findings: findings, Warnings: warnings}
+	r := admission.Response{Reason: d.Reason, Findings: findings, Warnings: warnings}
+	if d.Patch != nil {
+		r.Patch = d.Patch
+	}
+	return r
 }

@@ -36,12 +36,8 @@ type ServiceAccount struct {
 	hasAnnotations bool
 }
 
-// serviceAccountBytes is more than a decision about a ServiceAccount takes: its
-// annotations are only read up to a limit.
-const serviceAccountBytes = 64 << 10
-
 // read reads the ServiceAccount that is the next value of s.
-func (a *ServiceAccount) read(s *jsonscan.Scanner, settings *annotations.Settings) (cost int, err error) {
+func (a *ServiceAccount) read(s *jsonscan.Scanner, settings *annotations.Settings) error {
 	*a = ServiceAccount{annotations: map[string]string{}, peerAnnotations: map[string]string{}}
 	limit, peers := settings.MaxServiceAccountBytes(), peer.Of(settings)
 	metadata := func(key []byte) (err error) {
@@ -70,7 +66,7 @@ func (a *ServiceAccount) read(s *jsonscan.Scanner, settings *annotations.Setting
 		}
 		return nil
 	}
-	return serviceAccountBytes, s.Object(func(key []byte) error {
+	return s.Object(func(key []byte) error {
 		if string(key) != "metadata" {
 			return nil
 		}
@@ -81,7 +77,7 @@ func (a *ServiceAccount) read(s *jsonscan.Scanner, settings *annotations.Setting
 // readServiceAccount reads the JSON of a ServiceAccount.
 func readServiceAccount(s *annotations.Settings, text []byte) (*ServiceAccount, error) {
 	object, scanner := new(ServiceAccount), jsonscan.New(text)
-	if _, err := object.read(scanner, s); err != nil {
+	if err := object.read(scanner, s); err != nil {
 		return nil, err
 	}
 	if err := scanner.End(); err != nil {

@@ -48,7 +48,7 @@ type ServiceAccountMutator struct {
 }
 
 // Read implements admission.Decider.
-func (m *ServiceAccountMutator) Read(s *jsonscan.Scanner, object *ServiceAccount) (cost int, err error) {
+func (m *ServiceAccountMutator) Read(s *jsonscan.Scanner, object *ServiceAccount) error {
 	return object.read(s, m.Settings)
 }
 
@@ -75,7 +75,9 @@ func Annotate(s *annotations.Settings, namespace string, serviceAccount []byte) 
 func annotate(s *annotations.Settings, namespace string, object *ServiceAccount) admission.Response {
 	a := annotator{Settings: s, object: object, Response: admission.Response{Reason: reason.Labeled}}
 	a.label(a.annotate(namespace))
-	a.Patch = a.patch.Bytes()
+	if !a.patch.Empty() {
+		a.Patch = &a.patch
+	}
 	return a.Response
 }
 

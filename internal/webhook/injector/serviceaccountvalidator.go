@@ -28,7 +28,7 @@ type ServiceAccountValidator struct {
 }
 
 // Read implements admission.Decider.
-func (v *ServiceAccountValidator) Read(s *jsonscan.Scanner, object *ServiceAccount) (cost int, err error) {
+func (v *ServiceAccountValidator) Read(s *jsonscan.Scanner, object *ServiceAccount) error {
 	return object.read(s, v.Settings)
 }
 
