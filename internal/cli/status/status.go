@@ -31,6 +31,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/mutate/injected"
+	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
 )
 
 // Row is the pods of one workload that use one ServiceAccount. A ServiceAccount
@@ -45,6 +46,8 @@ type Row struct {
 	// Pods is the number of pods that have not ended, and States has the numbers by state.
 	Pods   int                    `json:"pods"`
 	States map[injected.State]int `json:"states,omitempty"`
+	// Differences are those of pods that have their credentials from another webhook.
+	Differences []injected.Difference `json:"differences,omitempty"`
 	// Local is why differing pods were compared with a pod that was evaluated here, and not
 	// by the cluster; empty if the cluster was asked, or if no pod differs.
 	Local string `json:"local,omitempty"`
@@ -99,6 +102,8 @@ type pod struct {
 	// problem is why the state is Unknown, and local is why the cluster was not asked about a
 	// pod that differs.
 	problem, local string
+	// differences are those of a pod that has its credentials from another webhook.
+	differences []injected.Difference
 	// running and original are the pod and how it was created, as JSON. They are kept only as
 	// long as the cluster must be asked.
 	running  *injected.Pod
@@ -182,8 +187,8 @@ func (n *Namespace) judge(p *pod, object *corev1.Pod, raw []byte, unchanged bool
 	if err != nil {
 		return err
 	}
-	p.state = compared.State
-	original, err := ask.Original(raw, n.Settings.Settings, unchanged)
+	p.state, p.differences = compared.State, compared.Differences
+	original, err := ask.Original(raw, n.Settings.Settings, unchanged, compared.Decision)
 	if err != nil {
 		return err
 	}
@@ -201,6 +206,9 @@ func (n *Namespace) judge(p *pod, object *corev1.Pod, raw []byte, unchanged bool
 	case n.unread != nil: // only the cluster knows
 	case compared.Denial != nil:
 		p.problem = "a new pod is denied: " + compared.Denial.Error()
+	case compared.Decision.Reason == reason.NoIdentity && len(p.differences) > 0: // of a webhook that is not adopted yet
+		p.state, p.differences = injected.None, nil
+		return nil
 	case p.state == injected.Without && !certain:
 		p.state, p.problem = injected.Unknown, "the webhook has matchConditions, which only the API server evaluates"
 	case p.state != injected.Stale && p.state != injected.Without:
@@ -329,7 +337,8 @@ func (q *Question) Ask(asker func(namespace, serviceAccount *metav1.ObjectMeta, 
 		case answer.Local != "":
 			p.local = answer.Local
 		default:
-			if p.state, p.problem = p.running.Against(fresh, n.Settings.Settings), ""; p.state == injected.Unknown {
+			compared := p.running.Against(fresh, n.Settings.Settings)
+			if p.state, p.problem, p.differences = compared.State, "", compared.Differences; p.state == injected.Unknown {
 				p.problem = "neither it nor a new pod has credentials, as if Lanyard were not called: see lanyard explain"
 			}
 		}
@@ -375,6 +384,11 @@ func (n *Namespace) row(serviceAccount string) Row {
 func (r *Row) count(p *pod) {
 	r.Pods++
 	r.States[p.state]++
+	for _, d := range p.differences {
+		if !slices.Contains(r.Differences, d) {
+			r.Differences = append(r.Differences, d)
+		}
+	}
 	switch {
 	case p.state == injected.Unknown && !strings.Contains(r.Problem, p.problem):
 		r.Problem = strings.TrimPrefix(r.Problem+"; "+p.problem, "; ")
