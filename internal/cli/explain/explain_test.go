@@ -6,6 +6,7 @@ package explain
 import (
 	"encoding/json"
 	"errors"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -413,6 +414,10 @@ func TestARunningPodOfAnotherWebhook(t *testing.T) {
 		return pod
 	}
 	moved := injected.Difference{Container: "main", Field: "aws-token-path", Got: "/var/run/secrets/eks.amazonaws.com/serviceaccount/token", Minor: true}
+	google := map[string]string{
+		"cloud.google.com/workload-identity-provider": "projects/123456789012/locations/global/workloadIdentityPools/pool/providers/prov",
+		"cloud.google.com/service-account-email":      "my-app@my-project-123.iam.gserviceaccount.com",
+	}
 	own := newPod()
 	own.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "AWS_ROLE_ARN", Value: role + "-own"}}
 	for sentence, test := range map[string]struct {
@@ -432,6 +437,14 @@ func TestARunningPodOfAnotherWebhook(t *testing.T) {
 		"the other webhook is still there, and Lanyard gives nothing": {func(in *Input) {
 			in.Live, in.ServiceAccount.Annotations, in.Got = theirs(role), nil, theirs(role)
 		}, injected.None, "it has the credentials of another webhook, and its ServiceAccount asks Lanyard for none", ""},
+		"credentials of its own, which the other webhook replaced": {func(in *Input) {
+			in.Live, in.Got, in.ServiceAccount.Annotations = newPod(), newPod(), maps.Clone(google)
+			if err := new(peers.GCP).Mutate(in.Live.(*corev1.Pod), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Annotations: google}}); err != nil {
+				t.Fatal(err)
+			}
+			maps.Copy(in.ServiceAccount.Annotations, peer.Adopt(in.Settings.Settings, peer.All(), google).Set)
+			in.Got.(*corev1.Pod).Spec.Containers[0].Env = []corev1.EnvVar{{Name: "GOOGLE_APPLICATION_CREDENTIALS", Value: "/own/credentials.json"}}
+		}, injected.Stale, "it has credentials, and a new pod gets none", "main: GOOGLE_APPLICATION_CREDENTIALS: running pod none, new pod a file of its own"},
 		"a new pod is denied": {func(in *Input) {
 			in.Live, in.Got, in.Answer = theirs(role), nil, *denied(ask.ByLanyard, "no")
 		}, injected.Unknown, "it cannot be compared with a new pod, which is denied", ""},

@@ -102,7 +102,9 @@ type pod struct {
 	// problem is why the state is Unknown, and local is why the cluster was not asked about a
 	// pod that differs.
 	problem, local string
-	// differences are those of a pod that has its credentials from another webhook.
+	// ofOthers reports whether it has its credentials from another webhook, and differences are
+	// those of such a pod.
+	ofOthers    bool
 	differences []injected.Difference
 	// running and original are the pod and how it was created, as JSON. They are kept only as
 	// long as the cluster must be asked.
@@ -211,9 +213,10 @@ func (n *Namespace) judge(p *pod, object *corev1.Pod, raw []byte, unchanged bool
 		return nil
 	case p.state == injected.Without && !certain:
 		p.state, p.problem = injected.Unknown, "the webhook has matchConditions, which only the API server evaluates"
-	case p.state != injected.Stale && p.state != injected.Without:
+	case p.state != injected.Stale && p.state != injected.Without && !compared.OfOthers:
 		return nil
 	}
+	p.ofOthers = compared.OfOthers
 	if p.running, err = injected.Read(json.RawMessage(raw), n.Settings.Settings); err == nil {
 		p.original, err = json.Marshal(original.Object)
 	}
@@ -278,11 +281,24 @@ func (n *Namespace) workload(p *pod) string {
 }
 
 // Question is a question about a new pod: the pods of one owner with one ServiceAccount, which
-// differ from a new pod by the rules of the webhook.
+// differ from a new pod by the rules of the webhook, or which another webhook injected.
 type Question struct {
 	namespace *Namespace
 	pods      []*pod
+	template  *unstructured.Unstructured
 }
+
+// Owner returns the owner whose template the question is about, or nil if the pods themselves
+// show how they were created. Another webhook may have replaced what the template says.
+func (q *Question) Owner() *metav1.OwnerReference {
+	if slices.ContainsFunc(q.pods, func(p *pod) bool { return p.ofOthers }) {
+		return q.pods[0].owner
+	}
+	return nil
+}
+
+// SetTemplate makes the question one about the pod of a template.
+func (q *Question) SetTemplate(pod *unstructured.Unstructured) { q.template = pod }
 
 // Questions returns the questions that only the cluster answers.
 func (n *Namespace) Questions() []*Question {
@@ -309,18 +325,21 @@ func (n *Namespace) Questions() []*Question {
 	return questions
 }
 
-// Ask sends the first of the pods to the cluster, as it was created, and judges all of them by
-// the answer. If the cluster denies the pod, but Lanyard does not, or if the cluster cannot be
+// Ask sends the template or the first of the pods to the cluster, as it was created, and judges all
+// of them by the answer. If the cluster denies the pod, but Lanyard does not, or if the cluster cannot be
 // asked, the rules of the webhook decide. asker is an ask.Asker.
 func (q *Question) Ask(asker func(namespace, serviceAccount *metav1.ObjectMeta, pod *unstructured.Unstructured) ask.Answer) error {
 	n := q.namespace
-	original := &unstructured.Unstructured{}
-	if err := json.Unmarshal(q.pods[0].original, &original.Object); err != nil {
-		return err
+	original := q.template
+	if original == nil {
+		original = &unstructured.Unstructured{}
+		if err := json.Unmarshal(q.pods[0].original, &original.Object); err != nil {
+			return err
+		}
 	}
 	answer := asker(&n.ObjectMeta, n.ServiceAccount(q.pods[0].serviceAccount), original)
 	var fresh *injected.Pod
-	if answer.Pod != nil && answer.Local == "" {
+	if answer.Pod != nil && (answer.Local == "" || q.template != nil) {
 		var err error
 		if fresh, err = injected.Read(answer.Pod.Object, n.Settings.Settings); err != nil {
 			return err
@@ -334,12 +353,13 @@ func (q *Question) Ask(asker func(namespace, serviceAccount *metav1.ObjectMeta, 
 			p.local = "the pod of the dry run was denied, but not by Lanyard: " + denial.Error()
 		case denial != nil:
 			p.state, p.problem = injected.Unknown, "a new pod is denied: "+denial.Error()
-		case answer.Local != "":
+		case answer.Local != "" && fresh == nil:
 			p.local = answer.Local
 		default:
 			compared := p.running.Against(fresh, n.Settings.Settings)
-			if p.state, p.problem, p.differences = compared.State, "", compared.Differences; p.state == injected.Unknown {
-				p.problem = "neither it nor a new pod has credentials, as if Lanyard were not called: see lanyard explain"
+			p.local, p.differences = answer.Local, compared.Differences
+			if p.state, p.problem = compared.State, ""; p.state == injected.Unknown {
+				p.problem = "a new pod has no credentials from Lanyard, as if it were not called: see lanyard explain"
 			}
 		}
 		p.running, p.original = nil, nil

@@ -262,6 +262,36 @@ func TestPodsOfAnotherWebhookAreComparedByMeaning(t *testing.T) {
 	}
 }
 
+// Another webhook can hide what the containers set themselves, as that of Google does. The template
+// of the owner has it.
+func TestTheTemplateOfAPodOfAnotherWebhookCounts(t *testing.T) {
+	t.Parallel()
+	n := cart(t, true, true)
+	n.AddPod(theirs(t, "a", "new", "cart-1"))
+	questions := n.Questions()
+	if len(questions) != 1 || questions[0].Owner() == nil || questions[0].Owner().Name != "cart-1" {
+		t.Fatalf("got %v, want a question about the template of cart-1", questions)
+	}
+	template := &unstructured.Unstructured{Object: map[string]any{"kind": "Pod"}}
+	questions[0].SetTemplate(template)
+	if err := questions[0].Ask(func(_, _ *metav1.ObjectMeta, pod *unstructured.Unstructured) ask.Answer {
+		if pod != template {
+			t.Errorf("got %v, want the template", pod)
+		}
+		return ask.Answer{Local: "you may not", Answer: probe.Answer{Pod: &unstructured.Unstructured{}}}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if rows := n.Rows(); len(rows) != 1 || rows[0].States[injected.Stale] != 1 || rows[0].Local != "you may not" || len(rows[0].Differences) == 0 {
+		t.Errorf("got %+v, want a stale pod", rows)
+	}
+	own := cart(t, true, true)
+	own.AddPod(podOf(t, owned("b", "ReplicaSet", "cart-1"), "old"))
+	if questions := own.Questions(); len(questions) != 1 || questions[0].Owner() != nil {
+		t.Errorf("got %v, want a question about the pod itself: Lanyard's additions can be removed", questions)
+	}
+}
+
 // Lanyard gives nothing to a pod whose ServiceAccount is not adopted yet: that is no difference.
 func TestPodsOfAWebhookThatIsNotAdoptedYet(t *testing.T) {
 	t.Parallel()
@@ -474,7 +504,7 @@ func TestPodsThatTheClusterJudges(t *testing.T) {
 		"the cluster makes the same pod":      {"old", "", "", fresh("old"), injected.Current},
 		"the cluster makes another pod":       {"old", "", "", fresh("new"), injected.Stale},
 		"it has none, and a new pod gets one": {"", "", "", fresh("new"), injected.Without},
-		"neither gets one":                    {"", "neither it nor a new pod has credentials", "", ask.Answer{Answer: probe.Answer{Pod: &unstructured.Unstructured{}}}, injected.Unknown},
+		"neither gets one":                    {"", "a new pod has no credentials from Lanyard", "", ask.Answer{Answer: probe.Answer{Pod: &unstructured.Unstructured{}}}, injected.Unknown},
 		"a new pod is denied":                 {"old", "a new pod is denied: no", "", denied(ask.ByGuard), injected.Unknown},
 		"another program denies a new pod":    {"old", "", "the pod of the dry run was denied, but not by Lanyard: no", denied(ask.ByOther), injected.Stale},
 		"the cluster cannot be asked":         {"old", "", "you may not", ask.Answer{Local: "you may not"}, injected.Stale},

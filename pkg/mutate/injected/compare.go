@@ -49,7 +49,8 @@ type Comparison struct {
 	// would be denied, because of Denial.
 	Decision *mutate.Decision
 	Denial   *reason.Error
-	// Differences are those of a pod that has its credentials from another webhook.
+	// OfOthers is Pod.OfOthers, and Differences are those of such a pod.
+	OfOthers    bool
 	Differences []Difference
 }
 

@@ -79,15 +79,15 @@ func (c *comparer) compareOthers(running *Pod, unchanged bool) (Comparison, erro
 		}
 	}
 	if denied, ok := errors.AsType[*reason.Error](err); ok {
-		return Comparison{State: Unknown, Denial: denied}, nil
+		return Comparison{State: Unknown, Denial: denied, OfOthers: true}, nil
 	}
-	return Comparison{State: OptedOut, Decision: decision}, err
+	return Comparison{State: OptedOut, Decision: decision, OfOthers: true}, err
 }
 
 // byMeaning compares a pod that has its credentials from another webhook with a new one: by the
 // identities and the audiences, not by the names of volumes and paths.
 func (p *Pod) byMeaning(fresh *Pod, s *annotations.Settings) Comparison {
-	result := Comparison{State: Current, Differences: p.differences(fresh, s)}
+	result := Comparison{State: Current, OfOthers: true, Differences: p.differences(fresh, s)}
 	if slices.ContainsFunc(result.Differences, func(d Difference) bool { return !d.Minor }) {
 		result.State = Stale
 	}
@@ -95,7 +95,7 @@ func (p *Pod) byMeaning(fresh *Pod, s *annotations.Settings) Comparison {
 }
 
 // differences compares the credentials of the containers, except those that another webhook
-// added. More than a running pod has in minor values does no harm.
+// added.
 func (p *Pod) differences(fresh *Pod, s *annotations.Settings) (result []Difference) {
 	for c, other := range p.pairs(fresh) {
 		if slices.ContainsFunc(peer.All(), func(added *peer.Peer) bool { return slices.Contains(added.Containers, c.Name) }) {
@@ -103,15 +103,7 @@ func (p *Pod) differences(fresh *Pod, s *annotations.Settings) (result []Differe
 		}
 		other = cmp.Or(other, &Container{})
 		for _, d := range s.Providers {
-			got, want := p.facts(c, d), fresh.facts(other, d)
-			all := maps.Clone(want)
-			maps.Copy(all, got)
-			for _, field := range slices.Sorted(maps.Keys(all)) {
-				if difference := got[field].compare(want[field]); difference != nil {
-					difference.Container, difference.Field = c.Name, field
-					result = append(result, *difference)
-				}
-			}
+			result = append(result, differingFacts(c.Name, p.facts(c, d), fresh.facts(other, d))...)
 			for _, t := range c.Tokens { // programs may have the path in their own settings
 				if t.Volume == d.CopyVolume && !slices.ContainsFunc(other.Tokens, func(is Token) bool { return is.File == t.File }) {
 					result = append(result, Difference{Container: c.Name, Field: d.Key(annotations.TokenPathParameter), Got: t.File, Minor: true})
@@ -139,15 +131,22 @@ func (f fact) String() string {
 	return f.value
 }
 
-// compare returns the difference between two facts; nil if there is none that matters.
-func (f fact) compare(want fact) *Difference {
-	minor := f.minor || want.minor
-	if f.value == want.value || minor && f.value == "" {
-		return nil
-	}
-	result := &Difference{Got: f.String(), Want: want.String(), Minor: minor}
-	if result.Got == hiddenValue && result.Want == hiddenValue {
-		result.Want = "another value"
+// differingFacts compares the facts of a container. More than a running pod has in minor values does
+// no harm.
+func differingFacts(container string, got, want map[string]fact) (result []Difference) {
+	all := maps.Clone(want)
+	maps.Copy(all, got)
+	for _, field := range slices.Sorted(maps.Keys(all)) {
+		was, is := got[field], want[field]
+		minor := all[field].minor
+		if was.value == is.value || minor && was.value == "" {
+			continue
+		}
+		d := Difference{Container: container, Field: field, Got: was.String(), Want: is.String(), Minor: minor}
+		if d.Got == hiddenValue && d.Want == hiddenValue {
+			d.Want = "another value"
+		}
+		result = append(result, d)
 	}
 	return result
 }
@@ -217,7 +216,7 @@ func (p *Pod) credential(c *Container, d *annotations.Provider, set *Variable, v
 	}
 	i := slices.IndexFunc(c.Tokens, func(t Token) bool { return t.File == file })
 	if set.From != nil || i < 0 {
-		result[set.Name] = fact{value: set.source(false)}
+		result[set.Name] = fact{value: set.source(p.isOwnFile(c, set.Value))}
 		return
 	}
 	result[d.Key("audience")] = fact{value: c.Tokens[i].Audience}
@@ -296,29 +295,33 @@ func RemoveOthers(pod map[string]any, s *annotations.Settings, identities []anno
 
 // markOthers marks as injected what another webhook has added to a container for a provider.
 func (c *Container) markOthers(d *annotations.Provider, identities []annotations.Identity) {
-	at := slices.IndexFunc(identities, func(i annotations.Identity) bool { return i.Provider.Name == d.Name })
+	var identity *annotations.Identity
+	if at := slices.IndexFunc(identities, func(i annotations.Identity) bool { return i.Provider.Name == d.Name }); at >= 0 {
+		identity = &identities[at]
+	}
 	for i := range c.Variables {
 		v := &c.Variables[i]
-		for j := range d.Variables {
-			known := &d.Variables[j]
-			if v.Name != known.Name || v.From != nil {
-				continue
-			}
-			parameter := parameterOf(known, d)
-			switch {
-			case known.Credential:
-				v.Injected = v.Injected || c.ofOthers(v, d)
-			case parameter == nil || known.Group != "" && !c.hasGroup(known, d):
-			case at >= 0 && identities[at].Values[parameter.Name] == "": // Lanyard writes no such variable
-			default:
-				_, err := parameter.Read(v.Value)
-				v.Injected = v.Injected || err == nil
-			}
+		if at := slices.IndexFunc(d.Variables, func(known annotations.Variable) bool { return known.Name == v.Name }); at >= 0 && v.From == nil {
+			v.Injected = c.couldBeOthers(v, &d.Variables[at], d, identity)
 		}
 	}
 	for i := range c.mounts {
 		c.mounts[i].injected = c.mounts[i].injected || c.mounts[i].Volume == d.CopyVolume
 	}
+}
+
+// couldBeOthers reports whether another webhook could have added the variable, and Lanyard would
+// write it. identity is that of the ServiceAccount; nil if it asks for none of the provider.
+func (c *Container) couldBeOthers(v *Variable, known *annotations.Variable, d *annotations.Provider, identity *annotations.Identity) bool {
+	parameter := parameterOf(known, d)
+	switch {
+	case known.Credential:
+		return c.ofOthers(v, d)
+	case parameter == nil, known.Group != "" && !c.hasGroup(known, d), identity != nil && identity.Values[parameter.Name] == "":
+		return false
+	}
+	_, err := parameter.Read(v.Value)
+	return err == nil
 }
 
 // hasGroup reports whether the container has all variables of a group, with one value. Users set
