@@ -221,13 +221,9 @@ var (
 func adopted(s *annotations.Settings, values ...map[string]string) *annotations.Object {
 	all := map[string]string{}
 	for _, some := range values {
-		for key, value := range some {
-			all[key] = value
-		}
+		maps.Copy(all, some)
 	}
-	for key, value := range peer.Adopt(s, peer.All(), all).Set {
-		all[key] = value
-	}
+	maps.Copy(all, peer.Adopt(s, peer.All(), all).Set)
 	return &annotations.Object{Namespace: "team", Name: "app", Annotations: all}
 }
 
