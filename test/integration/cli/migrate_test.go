@@ -140,7 +140,7 @@ func newOfOthers(ctx context.Context, name, account, runningRole string, own ...
 	labels := map[string]string{"app": name}
 	template := newPod("", account)
 	template.Spec.Containers[0].Env = own
-	set, err := env.client.AppsV1().ReplicaSets("others").Create(ctx, &appsv1.ReplicaSet{
+	set, err := env.client.AppsV1().ReplicaSets("theirs").Create(ctx, &appsv1.ReplicaSet{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: appsv1.ReplicaSetSpec{
 			Selector: &metav1.LabelSelector{MatchLabels: labels},
@@ -151,19 +151,19 @@ func newOfOthers(ctx context.Context, name, account, runningRole string, own ...
 	pod := template.DeepCopy()
 	pod.Name, pod.Labels = name+"-1", labels
 	pod.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(set, appsv1.SchemeGroupVersion.WithKind("ReplicaSet"))}
-	theirs := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "others", Name: account, Annotations: map[string]string{eksRole: runningRole}}}
+	theirs := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "theirs", Name: account, Annotations: map[string]string{eksRole: runningRole}}}
 	Expect(new(peers.EKS).Mutate(pod, theirs)).To(Succeed())
-	_, err = env.client.CoreV1().Pods("others").Create(ctx, pod, metav1.CreateOptions{})
+	_, err = env.client.CoreV1().Pods("theirs").Create(ctx, pod, metav1.CreateOptions{})
 	Expect(err).NotTo(HaveOccurred())
 }
 
 var _ = Describe("status of pods that another webhook injected", Ordered, func() {
-	notAdopted := HavePrefix("warning: serviceaccount others/app has the annotation eks.amazonaws.com/role-arn")
+	notAdopted := HavePrefix("warning: serviceaccount theirs/app has the annotation eks.amazonaws.com/role-arn")
 
 	BeforeAll(func(ctx SpecContext) {
-		newNamespace(ctx, "others")
-		newServiceAccount(ctx, "others", "app", map[string]string{eksRole: role})
-		newServiceAccount(ctx, "others", "forgotten", nil)
+		newNamespace(ctx, "theirs")
+		newServiceAccount(ctx, "theirs", "app", map[string]string{eksRole: role})
+		newServiceAccount(ctx, "theirs", "forgotten", nil)
 		newOfOthers(ctx, "same", "app", role)
 		newOfOthers(ctx, "differs", "app", role+"-old")
 		newOfOthers(ctx, "own", "app", role, corev1.EnvVar{Name: "AWS_ROLE_ARN", Value: role + "-own"},
@@ -172,18 +172,18 @@ var _ = Describe("status of pods that another webhook injected", Ordered, func()
 	})
 
 	It("lists nothing as long as no ServiceAccount asks Lanyard", func(ctx SpecContext) {
-		code, out, errOut := lanyard(ctx, "status", "--namespace", "others")
+		code, out, errOut := lanyard(ctx, "status", "--namespace", "theirs")
 		Expect(errOut).To(notAdopted)
 		Expect(code).To(Equal(command.ExitOK))
 		Expect(out).To(Equal("no ServiceAccount asks for an identity\n"))
 	})
 
 	It("finds the same credentials, and others", func(ctx SpecContext) {
-		code, out, errOut := lanyard(ctx, "migrate", "--from", "eks", "--namespace", "others", "--write")
+		code, out, errOut := lanyard(ctx, "migrate", "--from", "eks", "--namespace", "theirs", "--write")
 		Expect(code).To(Equal(command.ExitOK), out+errOut)
-		expectInjected(ctx, "others", "app", "aws")
-		expectOutputsAs(ctx, env.kubeconfig, "status-others", command.ExitOK, notAdopted, "status", "--namespace", "others")
-		code, out, _ = lanyard(ctx, "status", "--namespace", "others", "--stale", "--output", "name")
+		expectInjected(ctx, "theirs", "app", "aws")
+		expectOutputsAs(ctx, env.kubeconfig, "status-others", command.ExitOK, notAdopted, "status", "--namespace", "theirs")
+		code, out, _ = lanyard(ctx, "status", "--namespace", "theirs", "--stale", "--output", "name")
 		Expect(out).To(Equal("replicaset/differs\n"))
 		Expect(code).To(Equal(command.ExitFound))
 	})
@@ -195,7 +195,7 @@ var _ = Describe("status of pods that another webhook injected", Ordered, func()
 			"differs-1":   {"this pod: stale\n  its credentials differ from the credentials of a new pod", "  main: aws-role-arn: running pod " + role + "-old, new pod " + role + "\n"},
 			"forgotten-1": {"this pod: stale\n  it has credentials, and a new pod gets none", "  main: aws-role-arn: running pod " + role + ", new pod none\n"},
 		} {
-			code, out, errOut := lanyard(ctx, "explain", "pod/"+name, "--namespace", "others")
+			code, out, errOut := lanyard(ctx, "explain", "pod/"+name, "--namespace", "theirs")
 			Expect(errOut).To(Or(BeEmpty(), notAdopted), name)
 			Expect(out).To(And(ContainSubstring(want[0]), ContainSubstring(want[1])), name)
 			Expect(code).To(Equal(map[bool]int{true: command.ExitOK, false: command.ExitFound}[want[1] == ""]), name)
