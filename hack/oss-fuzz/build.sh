@@ -23,4 +23,4 @@ target internal/settings FuzzParse
 target internal/webhook/admission FuzzHandler FuzzParseReview
 target internal/webhook/injector FuzzDifferential FuzzMemory FuzzPod FuzzRules FuzzServiceAccount FuzzSize
 target pkg/mutate FuzzMountPath
-target pkg/mutate/injected FuzzCompare
+target pkg/mutate/injected FuzzCompare FuzzCompareOthers

@@ -45,7 +45,7 @@ func gcp() *annotations.Provider {
 		MaxAudienceBytes:    256, // of a provider's allowed audience
 		TokenPath:           "gcp/token",
 		CopyVolume:          "gcp-iam-token", // of gcp-workload-identity-federation-webhook
-		CredentialFile:      &annotations.CredentialFile{Annotation: "gcp-credentials", Path: "gcp/credentials.json", Content: externalAccount},
+		CredentialFile:      &annotations.CredentialFile{Annotation: "gcp-credentials", Path: "gcp/credentials.json", Content: externalAccount, Read: readExternalAccount},
 		Variables: []annotations.Variable{
 			{Name: "GOOGLE_APPLICATION_CREDENTIALS", Value: "{credential-file}", Credential: true},
 			// gcloud and bq do not read the variable above.
@@ -91,6 +91,27 @@ func externalAccount(v annotations.Values, _ []annotations.Profile) string {
 		text += `,"universe_domain":` + quoted(universe)
 	}
 	return text + "}"
+}
+
+// readExternalAccount returns the identity in a credential configuration file.
+func readExternalAccount(text string) annotations.Values {
+	var file struct {
+		Audience      string `json:"audience"`
+		Impersonation string `json:"service_account_impersonation_url"`
+		Universe      string `json:"universe_domain"`
+		Source        struct {
+			File string `json:"file"`
+		} `json:"credential_source"`
+	}
+	if json.Unmarshal([]byte(text), &file) != nil || file.Audience == "" {
+		return nil
+	}
+	_, provider, _ := strings.Cut(file.Audience, "//iam.googleapis.com/")
+	_, email, _ := strings.Cut(file.Impersonation, "/serviceAccounts/")
+	email, _, _ = strings.Cut(email, ":")
+	return annotations.Values{
+		"workload-identity-provider": provider, "service-account": email, "universe-domain": file.Universe, "token-file": file.Source.File,
+	}
 }
 
 // wantGCPProject completes the sentence about a project ID, not a number.

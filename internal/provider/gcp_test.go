@@ -4,6 +4,7 @@
 package provider
 
 import (
+	"maps"
 	"testing"
 
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
@@ -56,5 +57,23 @@ func TestProjectOfAServiceAccount(t *testing.T) {
 				t.Errorf("%s: its project %q is not accepted as an annotation: %v", tt.email, got, err)
 			}
 		})
+	}
+}
+
+func TestACredentialFileIsReadBack(t *testing.T) {
+	t.Parallel()
+	file := gcp().CredentialFile
+	for _, want := range []annotations.Values{
+		{"workload-identity-provider": "projects/1/locations/global/workloadIdentityPools/pool/providers/prov", "service-account": "", "universe-domain": "", "token-file": "/a/token"},
+		{"workload-identity-provider": "projects/1/locations/global/workloadIdentityPools/pool/providers/prov", "service-account": "app@my-project-123.iam.gserviceaccount.com", "universe-domain": "s3nsapis.fr", "token-file": `C:\a\token`},
+	} {
+		if got := file.Read(file.Content(want, nil)); !maps.Equal(got, want) {
+			t.Errorf("got %v, want %v", got, want)
+		}
+	}
+	for _, text := range []string{"", "{", "{}", `{"type":"service_account"}`} {
+		if got := file.Read(text); got != nil {
+			t.Errorf("%s: got %v, want none", text, got)
+		}
 	}
 }

@@ -325,6 +325,10 @@ type CredentialFile struct {
 	Path string
 	// Content returns the text of the file, or "" for no file.
 	Content func(Values, []Profile) string
+	// Read returns the values in the text of a file that is Content for one identity, or that
+	// another program wrote for the same SDKs, with the path of the token as token-file; nil if
+	// there are none. It is nil for a file that has no identity by itself.
+	Read func(text string) Values
 }
 
 // Shadow is a variable that SDKs prefer to the injected identity.

@@ -231,11 +231,19 @@ func Account(namespace, serviceAccount *metav1.ObjectMeta) *annotations.Object {
 	return account
 }
 
-// Original returns a running pod, in JSON, as it was before Lanyard changed it, for a dry run.
-// unchanged has the meaning that it has for injected.Compare.
-func Original(pod []byte, s *annotations.Settings, unchanged bool) (*unstructured.Unstructured, error) {
+// Original returns a running pod, in JSON, as it was before Lanyard or another webhook gave it
+// credentials, for a dry run. unchanged has the meaning that it has for injected.Compare, and
+// decision is the decision of its result, which may be nil.
+func Original(pod []byte, s *annotations.Settings, unchanged bool, decision *mutate.Decision) (*unstructured.Unstructured, error) {
 	original := &unstructured.Unstructured{}
 	if err := json.Unmarshal(pod, &original.Object); err != nil {
+		return nil, err
+	}
+	var identities []annotations.Identity
+	if decision != nil {
+		identities = decision.Identities
+	}
+	if err := injected.RemoveOthers(original.Object, s, identities); err != nil { // leaves alone what Lanyard injected
 		return nil, err
 	}
 	if err := injected.Remove(original.Object, s, unchanged); err != nil {

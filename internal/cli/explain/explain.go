@@ -187,6 +187,8 @@ type Live struct {
 	Why                  string      `json:"why"`
 	Fix                  string      `json:"fix,omitempty"`
 	Containers           []Container `json:"containers,omitempty"`
+	// Differences are those of a pod that has its credentials from another webhook.
+	Differences []injected.Difference `json:"differences,omitempty"`
 }
 
 // Problem reports whether something must be done: a pod does not get the credentials
@@ -575,50 +577,74 @@ func (in *Input) read(pod metav1.Object) *injected.Pod {
 }
 
 // sentences describe a running pod. The first row that fits is the row of a pod: with its state,
-// and with the outcome for new pods, if the row has an outcome. bare rows are for pods without
-// credentials.
+// and with the outcome for new pods, if the row has an outcome. Some rows are only for pods with
+// the credentials of one origin.
 var sentences = []struct {
 	state   injected.State
 	outcome injected.State
-	bare    bool
+	origin  origin
 	why     string
 }{
-	{injected.Excluded, "", true, "it has no credentials: Lanyard is not called for the namespace"},
-	{injected.Excluded, "", false, "it has credentials from the time before Lanyard was not called for the namespace"},
-	{injected.OptedOut, "", false, "it asks for no credentials"},
-	{injected.None, "", false, "it has no credentials, like a new pod"},
-	{injected.LeftOut, "", false, "none of its containers gets credentials, like a new pod"},
-	{injected.Unknown, injected.Without, true, "it has no credentials, like a new pod"},
-	{injected.Unknown, Denied, false, "it cannot be compared with a new pod, which is denied"},
-	{injected.Unknown, "", false, "it cannot be compared with a new pod, whose credentials are not known"},
-	{injected.Without, "", false, "it has no credentials, and a new pod gets some"},
-	{injected.Stale, injected.Without, false, "it has credentials, and a new pod gets none"},
-	{injected.Stale, "", false, "its credentials differ from the credentials of a new pod"},
-	{injected.Current, "", true, "it has no credentials, like a new pod"},
-	{injected.Current, "", false, "it has the credentials of a new pod"},
+	{injected.None, "", others, "it has the credentials of another webhook, and its ServiceAccount asks Lanyard for none"},
+	{injected.Current, "", others, "it has the credentials of a new pod, from another webhook"},
+	{injected.Excluded, "", nowhere, "it has no credentials: Lanyard is not called for the namespace"},
+	{injected.Excluded, "", anywhere, "it has credentials from the time before Lanyard was not called for the namespace"},
+	{injected.OptedOut, "", anywhere, "it asks for no credentials"},
+	{injected.None, "", anywhere, "it has no credentials, like a new pod"},
+	{injected.LeftOut, "", anywhere, "none of its containers gets credentials, like a new pod"},
+	{injected.Unknown, injected.Without, nowhere, "it has no credentials, like a new pod"},
+	{injected.Unknown, Denied, anywhere, "it cannot be compared with a new pod, which is denied"},
+	{injected.Unknown, "", anywhere, "it cannot be compared with a new pod, whose credentials are not known"},
+	{injected.Without, "", anywhere, "it has no credentials, and a new pod gets some"},
+	{injected.Stale, injected.Without, anywhere, "it has credentials, and a new pod gets none"},
+	{injected.Stale, "", anywhere, "its credentials differ from the credentials of a new pod"},
+	{injected.Current, "", nowhere, "it has no credentials, like a new pod"},
+	{injected.Current, "", anywhere, "it has the credentials of a new pod"},
 }
 
-// state returns the state of the running pod: by the decision about the pod itself, and if it
-// then differs from a new one, by the answer about a new pod.
-func (in *Input) state() injected.State {
+// origin is where a pod has its credentials from.
+type origin string
+
+const (
+	anywhere origin = ""
+	nowhere  origin = "nowhere"
+	others   origin = "another webhook"
+)
+
+// origin returns where the running pod has its credentials from, as far as it matters.
+func (in *Input) origin() origin {
+	switch {
+	case in.read(in.Live).OfOthers(in.Settings):
+		return others
+	case in.Live.GetAnnotations()[annotations.Injected] == "":
+		return nowhere
+	}
+	return anywhere
+}
+
+// compared compares the running pod: by the decision about the pod itself, and if it then differs
+// from a new one, by the answer about a new pod. If another webhook injected it, only the pod
+// template shows what its containers set themselves.
+func (in *Input) compared() injected.Comparison {
 	pod, s := in.Live, in.Settings
 	selection, _ := in.ParsePod(pod.GetAnnotations(), pod.GetLabels()[annotations.Inject])
 	compared, err := in.compare()
 	switch state := compared.State; {
 	case selection.OptOut, err == nil && state == injected.OptedOut:
-		return injected.OptedOut
+		return injected.Comparison{State: injected.OptedOut}
 	case !in.called():
-		return injected.Excluded
+		return injected.Comparison{State: injected.Excluded}
 	case in.Got == nil:
-		return injected.Unknown
+		return injected.Comparison{State: injected.Unknown}
+	case in.origin() == others:
 	case err == nil && state != injected.Stale && state != injected.Without && state != injected.Unknown, err == nil && in.Answer.Local != "":
-		return state
+		return compared
 	}
-	state := in.read(pod).Against(in.read(in.Got), s)
-	if state == injected.Unknown && in.ServiceAccount != nil && !in.asks() {
-		return injected.None
+	result := in.read(pod).Against(in.read(in.Got), s)
+	if result.State == injected.Unknown && in.ServiceAccount != nil && !in.asks() {
+		result.State = injected.None
 	}
-	return state
+	return result
 }
 
 // errUnread is the error of a comparison without a ServiceAccount, or without settings.
@@ -647,14 +673,15 @@ func (in *Input) unchanged() bool {
 func (in *Input) live(n *New) *Live {
 	pod := in.Live
 	created, annotated := pod.GetCreationTimestamp(), cluster.Annotated(&in.metadata().ObjectMeta)
+	compared, from := in.compared(), in.origin()
 	l := &Live{
-		State:    in.state(),
+		State: compared.State, Differences: compared.Differences,
 		Injected: pod.GetAnnotations()[annotations.Injected], Created: created.UTC().Format(time.RFC3339),
 		OlderThanAnnotations: !annotated.IsZero() && created.Before(&annotated),
 		Containers:           in.containers(pod, nil),
 	}
 	for _, s := range sentences {
-		if s.state == l.State && (s.outcome == "" || s.outcome == n.Outcome) && (!s.bare || l.Injected == "") {
+		if s.state == l.State && (s.outcome == "" || s.outcome == n.Outcome) && (s.origin == anywhere || s.origin == from) {
 			l.Why = s.why
 			break
 		}

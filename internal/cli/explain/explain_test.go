@@ -6,6 +6,7 @@ package explain
 import (
 	"encoding/json"
 	"errors"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -23,6 +24,7 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/mutate/injected"
 	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
+	"github.com/lanyard-dev/lanyard/test/support/peers"
 )
 
 const (
@@ -393,6 +395,72 @@ func TestRunningPodsInTheWordsOfStatus(t *testing.T) {
 			got := Explain(in)
 			if got.Live.State != test.state || got.Guard != test.guard || !strings.HasPrefix(got.Live.Why, test.why) || got.Live.Fix != "" {
 				t.Errorf("got %+v and guard %q, want %s, %q and %q", got.Live, got.Guard, test.state, test.guard, test.why)
+			}
+		})
+	}
+}
+
+// A pod of another webhook is compared with a pod of the template, which shows what the containers
+// set themselves.
+func TestARunningPodOfAnotherWebhook(t *testing.T) {
+	t.Parallel()
+	theirs := func(role string, env ...corev1.EnvVar) *corev1.Pod {
+		pod := newPod()
+		pod.Spec.Containers[0].Env = env
+		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "cart", Annotations: map[string]string{"eks.amazonaws.com/role-arn": role}}}
+		if err := (&peers.EKS{TokenExpiration: 3600}).Mutate(pod, account); err != nil {
+			t.Fatal(err)
+		}
+		return pod
+	}
+	moved := injected.Difference{Container: "main", Field: "aws-token-path", Got: "/var/run/secrets/eks.amazonaws.com/serviceaccount/token", Minor: true}
+	google := map[string]string{
+		"cloud.google.com/workload-identity-provider": "projects/123456789012/locations/global/workloadIdentityPools/pool/providers/prov",
+		"cloud.google.com/service-account-email":      "my-app@my-project-123.iam.gserviceaccount.com",
+	}
+	own := newPod()
+	own.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "AWS_ROLE_ARN", Value: role + "-own"}}
+	for sentence, test := range map[string]struct {
+		change func(*Input)
+		want   injected.State
+		why    string
+		line   string
+	}{
+		"the same role": {func(in *Input) { in.Live = theirs(role) }, injected.Current, "it has the credentials of a new pod, from another webhook", moved.String()},
+		"another role":  {func(in *Input) { in.Live = theirs(role + "2") }, injected.Stale, "its credentials differ from the credentials of a new pod", "main: aws-role-arn: running pod " + role + "2, new pod " + role},
+		"a role of its own": {func(in *Input) {
+			in.Live, in.Sent, in.Got = theirs(role, corev1.EnvVar{Name: "AWS_ROLE_ARN", Value: role + "-own"}, corev1.EnvVar{Name: "AWS_WEB_IDENTITY_TOKEN_FILE", Value: moved.Got}), own, inject(t, own, role)
+		}, injected.Current, "it has the credentials of a new pod, from another webhook", moved.String()},
+		"a new pod gets none, because the annotations were forgotten": {func(in *Input) {
+			in.Live, in.ServiceAccount.Annotations, in.Got = theirs(role), nil, newPod()
+		}, injected.Stale, "it has credentials, and a new pod gets none", "main: aws-role-arn: running pod " + role + ", new pod none"},
+		"the other webhook is still there, and Lanyard gives nothing": {func(in *Input) {
+			in.Live, in.ServiceAccount.Annotations, in.Got = theirs(role), nil, theirs(role)
+		}, injected.None, "it has the credentials of another webhook, and its ServiceAccount asks Lanyard for none", ""},
+		"credentials of its own, which the other webhook replaced": {func(in *Input) {
+			in.Live, in.Got, in.ServiceAccount.Annotations = newPod(), newPod(), maps.Clone(google)
+			if err := new(peers.GCP).Mutate(in.Live.(*corev1.Pod), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Annotations: google}}); err != nil {
+				t.Fatal(err)
+			}
+			maps.Copy(in.ServiceAccount.Annotations, peer.Adopt(in.Settings, peer.All(), google).Set)
+			in.Got.(*corev1.Pod).Spec.Containers[0].Env = []corev1.EnvVar{{Name: "GOOGLE_APPLICATION_CREDENTIALS", Value: "/own/credentials.json"}}
+		}, injected.Stale, "it has credentials, and a new pod gets none", "main: GOOGLE_APPLICATION_CREDENTIALS: running pod none, new pod a file of its own"},
+		"a new pod is denied": {func(in *Input) {
+			in.Live, in.Got, in.Answer = theirs(role), nil, *denied(ask.ByLanyard, "no")
+		}, injected.Unknown, "it cannot be compared with a new pod, which is denied", ""},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			t.Parallel()
+			in := input(t)
+			test.change(in)
+			got := Explain(in)
+			if got.Live.State != test.want || got.Live.Why != test.why {
+				t.Errorf("got %s: %q, want %s: %q", got.Live.State, got.Live.Why, test.want, test.why)
+			}
+			var text strings.Builder
+			got.Print(&command.Page{W: &text})
+			if !strings.Contains(text.String(), test.line) || test.line == "" && len(got.Live.Differences) > 0 {
+				t.Errorf("got %s, want the line %q", text.String(), test.line)
 			}
 		})
 	}

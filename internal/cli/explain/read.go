@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -153,13 +154,17 @@ func (r *reader) template(ctx context.Context, info *resource.Info) (*unstructur
 	return cluster.PodOf(owner)
 }
 
-// original returns the live pod as it was before Lanyard changed it.
+// original returns the live pod as it was before it got credentials.
 func (r *reader) original() (*unstructured.Unstructured, error) {
 	text, err := json.Marshal(r.in.Live)
 	if err != nil {
 		return nil, err
 	}
-	return ask.Original(text, r.in.Settings, r.in.unchanged())
+	compared, err := r.in.compare()
+	if err != nil && !errors.Is(err, errUnread) {
+		return nil, err
+	}
+	return ask.Original(text, r.in.Settings, r.in.unchanged(), compared.Decision)
 }
 
 // get reads an object of the namespace.

@@ -11,7 +11,6 @@
 //	pod.go             translates pod templates
 //	program.go         the peer's own objects: flags, ConfigMaps, webhooks
 //	manifest.go        makes the changes in files
-//	verify.go          compares running pods with new ones
 //
 // The annotations of ServiceAccounts are translated by peer.Adopt, as the webhook does
 // with --adopt, so that the two never disagree.

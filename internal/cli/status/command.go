@@ -153,6 +153,9 @@ func (r *statusResult) Print(p *command.Page) {
 		if row.Problem != "" {
 			note(command.Warn, fmt.Sprintf("%s/%s: unknown: %s", row.Namespace, row.ServiceAccount, row.Problem))
 		}
+		for _, d := range row.Differences {
+			note("", fmt.Sprintf("%s: %s: %s", row.Namespace, row.Workload, d))
+		}
 		if row.Local != "" {
 			note(command.Faint, fmt.Sprintf("%s: new pods were evaluated here, not by the cluster: %s", row.Namespace, row.Local))
 		}

@@ -16,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/util/flowcontrol"
@@ -44,6 +45,7 @@ type lister struct {
 	*command.CLI
 	settings *annotations.Settings
 	typed    kubernetes.Interface
+	untyped  dynamic.Interface
 	metadata metadata.Interface
 	// registration is Lanyard's; nil if the user may not read it.
 	registration *admissionregistrationv1.MutatingWebhookConfiguration
@@ -115,6 +117,9 @@ func newLister(ctx context.Context, c *command.CLI, scope string, noDryRun bool)
 	l := &lister{CLI: c, settings: s, unread: c.Webhook.Unread, namespaces: map[string]*Namespace{}}
 	if l.typed, err = kubernetes.NewForConfig(config); err == nil {
 		l.metadata, err = metadata.NewForConfig(config)
+	}
+	if err == nil {
+		l.untyped, err = dynamic.NewForConfig(config)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("create Kubernetes client: %w", err)
@@ -220,6 +225,9 @@ func (l *lister) ask(ctx context.Context, n *Namespace) error {
 	var group errgroup.Group
 	group.SetLimit(dryRunsAtOnce)
 	for _, q := range n.Questions() {
+		if err := l.readTemplate(ctx, n, q); err != nil {
+			return err
+		}
 		group.Go(func() error {
 			return q.Ask(func(namespace, serviceAccount *metav1.ObjectMeta, pod *unstructured.Unstructured) ask.Answer {
 				return l.asker.Ask(ctx, namespace, serviceAccount, pod)
@@ -227,4 +235,31 @@ func (l *lister) ask(ctx context.Context, n *Namespace) error {
 		})
 	}
 	return group.Wait()
+}
+
+// readTemplate reads the template that the question is about, if any. The reference to an owner is
+// written by who creates the pod, so it may be wrong.
+func (l *lister) readTemplate(ctx context.Context, n *Namespace, q *Question) error {
+	reference := q.Owner()
+	if reference == nil {
+		return nil
+	}
+	kind, known := cluster.ByOwner(reference)
+	if !known {
+		return nil
+	}
+	object, err := l.untyped.Resource(kind.Resource).Namespace(n.Name).Get(ctx, reference.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) || err == nil && object.GetUID() != reference.UID {
+		return nil
+	}
+	if err != nil {
+		return l.skip(err, n.Name, "it is not known what the containers of "+kind.Name(reference.Name)+" set themselves")
+	}
+	pod, err := cluster.PodOf(object)
+	if err != nil {
+		return fmt.Errorf("%s: %w", kind.Name(reference.Name), err)
+	}
+	pod.SetNamespace("")
+	q.SetTemplate(pod)
+	return nil
 }

@@ -30,6 +30,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/peer"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/mutate/injected"
+	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
 )
 
 // Row is the pods of one workload that use one ServiceAccount. A ServiceAccount
@@ -44,6 +45,8 @@ type Row struct {
 	// Pods is the number of pods that have not ended, and States has the numbers by state.
 	Pods   int                    `json:"pods"`
 	States map[injected.State]int `json:"states,omitempty"`
+	// Differences are those of pods that have their credentials from another webhook.
+	Differences []injected.Difference `json:"differences,omitempty"`
 	// Local is why differing pods were compared with a pod that was evaluated here, and not
 	// by the cluster; empty if the cluster was asked, or if no pod differs.
 	Local string `json:"local,omitempty"`
@@ -98,6 +101,10 @@ type pod struct {
 	// problem is why the state is Unknown, and local is why the cluster was not asked about a
 	// pod that differs.
 	problem, local string
+	// ofOthers reports whether it has its credentials from another webhook, and differences are
+	// those of such a pod.
+	ofOthers    bool
+	differences []injected.Difference
 	// running and original are the pod and how it was created, as JSON. They are kept only as
 	// long as the cluster must be asked.
 	running  *injected.Pod
@@ -181,8 +188,8 @@ func (n *Namespace) judge(p *pod, object *corev1.Pod, raw []byte, unchanged bool
 	if err != nil {
 		return err
 	}
-	p.state = compared.State
-	original, err := ask.Original(raw, n.Settings, unchanged)
+	p.state, p.differences = compared.State, compared.Differences
+	original, err := ask.Original(raw, n.Settings, unchanged, compared.Decision)
 	if err != nil {
 		return err
 	}
@@ -200,11 +207,15 @@ func (n *Namespace) judge(p *pod, object *corev1.Pod, raw []byte, unchanged bool
 	case n.unread != nil: // only the cluster knows
 	case compared.Denial != nil:
 		p.problem = "a new pod is denied: " + compared.Denial.Error()
+	case compared.Decision.Reason == reason.NoIdentity && len(p.differences) > 0: // of a webhook that is not adopted yet
+		p.state, p.differences = injected.None, nil
+		return nil
 	case p.state == injected.Without && !certain:
 		p.state, p.problem = injected.Unknown, "the webhook has matchConditions, which only the API server evaluates"
-	case p.state != injected.Stale && p.state != injected.Without:
+	case p.state != injected.Stale && p.state != injected.Without && !compared.OfOthers:
 		return nil
 	}
+	p.ofOthers = compared.OfOthers
 	if p.running, err = injected.Read(json.RawMessage(raw), n.Settings); err == nil {
 		p.original, err = json.Marshal(original.Object)
 	}
@@ -269,11 +280,24 @@ func (n *Namespace) workload(p *pod) string {
 }
 
 // Question is a question about a new pod: the pods of one owner with one ServiceAccount, which
-// differ from a new pod by the rules of the webhook.
+// differ from a new pod by the rules of the webhook, or which another webhook injected.
 type Question struct {
 	namespace *Namespace
 	pods      []*pod
+	template  *unstructured.Unstructured
 }
+
+// Owner returns the owner whose template the question is about, or nil if the pods themselves
+// show how they were created. Another webhook may have replaced what the template says.
+func (q *Question) Owner() *metav1.OwnerReference {
+	if slices.ContainsFunc(q.pods, func(p *pod) bool { return p.ofOthers }) {
+		return q.pods[0].owner
+	}
+	return nil
+}
+
+// SetTemplate makes the question one about the pod of a template.
+func (q *Question) SetTemplate(pod *unstructured.Unstructured) { q.template = pod }
 
 // Questions returns the questions that only the cluster answers.
 func (n *Namespace) Questions() []*Question {
@@ -300,18 +324,21 @@ func (n *Namespace) Questions() []*Question {
 	return questions
 }
 
-// Ask sends the first of the pods to the cluster, as it was created, and judges all of them by
-// the answer. If the cluster denies the pod, but Lanyard does not, or if the cluster cannot be
+// Ask sends the template or the first of the pods to the cluster, as it was created, and judges all
+// of them by the answer. If the cluster denies the pod, but Lanyard does not, or if the cluster cannot be
 // asked, the rules of the webhook decide. asker is an ask.Asker.
 func (q *Question) Ask(asker func(namespace, serviceAccount *metav1.ObjectMeta, pod *unstructured.Unstructured) ask.Answer) error {
 	n := q.namespace
-	original := &unstructured.Unstructured{}
-	if err := json.Unmarshal(q.pods[0].original, &original.Object); err != nil {
-		return err
+	original := q.template
+	if original == nil {
+		original = &unstructured.Unstructured{}
+		if err := json.Unmarshal(q.pods[0].original, &original.Object); err != nil {
+			return err
+		}
 	}
 	answer := asker(&n.ObjectMeta, n.ServiceAccount(q.pods[0].serviceAccount), original)
 	var fresh *injected.Pod
-	if answer.Pod != nil && answer.Local == "" {
+	if answer.Pod != nil && (answer.Local == "" || q.template != nil) {
 		var err error
 		if fresh, err = injected.Read(answer.Pod.Object, n.Settings); err != nil {
 			return err
@@ -325,11 +352,13 @@ func (q *Question) Ask(asker func(namespace, serviceAccount *metav1.ObjectMeta, 
 			p.local = "the pod of the dry run was denied, but not by Lanyard: " + denial.Error()
 		case denial != nil:
 			p.state, p.problem = injected.Unknown, "a new pod is denied: "+denial.Error()
-		case answer.Local != "":
+		case answer.Local != "" && fresh == nil:
 			p.local = answer.Local
 		default:
-			if p.state, p.problem = p.running.Against(fresh, n.Settings), ""; p.state == injected.Unknown {
-				p.problem = "neither it nor a new pod has credentials, as if Lanyard were not called: see lanyard explain"
+			compared := p.running.Against(fresh, n.Settings)
+			p.local, p.differences = answer.Local, compared.Differences
+			if p.state, p.problem = compared.State, ""; p.state == injected.Unknown {
+				p.problem = "a new pod has no credentials from Lanyard, as if it were not called: see lanyard explain"
 			}
 		}
 		p.running, p.original = nil, nil
@@ -374,6 +403,11 @@ func (n *Namespace) row(serviceAccount string) Row {
 func (r *Row) count(p *pod) {
 	r.Pods++
 	r.States[p.state]++
+	for _, d := range p.differences {
+		if !slices.Contains(r.Differences, d) {
+			r.Differences = append(r.Differences, d)
+		}
+	}
 	switch {
 	case p.state == injected.Unknown && !strings.Contains(r.Problem, p.problem):
 		r.Problem = strings.TrimPrefix(r.Problem+"; "+p.problem, "; ")

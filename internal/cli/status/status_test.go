@@ -28,6 +28,7 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/mutate"
 	"github.com/lanyard-dev/lanyard/pkg/mutate/injected"
+	"github.com/lanyard-dev/lanyard/test/support/peers"
 )
 
 func newSettings(t *testing.T) *annotations.Settings {
@@ -177,13 +178,13 @@ func TestPodsAreCountedByWorkload(t *testing.T) {
 // During a switch, pods have the credentials of the other webhook until they are replaced.
 func TestPodsWithTheTokenOfAPeerAreNotWithout(t *testing.T) {
 	t.Parallel()
-	peers, err := peer.Named([]string{"eks", "azure"})
+	adopted, err := peer.Named([]string{"eks", "azure"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := newSettings(t)
 	s.Peers = []string{"eks", "azure"}
-	s.PeerContainers, s.PeerTokens = peer.Rules(peers)
+	s.PeerContainers, s.PeerTokens = peer.Rules(adopted)
 	theirs := func(name, volume, audience string) *corev1.Pod {
 		pod := podOf(t, metav1.ObjectMeta{Name: name}, "")
 		pod.Spec.Volumes = []corev1.Volume{{Name: volume, VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
@@ -209,6 +210,99 @@ func TestPodsWithTheTokenOfAPeerAreNotWithout(t *testing.T) {
 		if row.States[want[row.Workload]] != 1 {
 			t.Errorf("%s: got %v, want %s", row.Workload, row.States, want[row.Workload])
 		}
+	}
+}
+
+// theirs returns a running pod of the ServiceAccount cart that amazon-eks-pod-identity-webhook has
+// injected.
+func theirs(t *testing.T, name, role, owner string) *corev1.Pod {
+	t.Helper()
+	pod := podOf(t, owned(name, "ReplicaSet", owner), "")
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "cart", Annotations: map[string]string{"eks.amazonaws.com/role-arn": awsRole(role)["lanyard.dev/aws-role-arn"]}}}
+	if err := new(peers.EKS).Mutate(pod, account); err != nil {
+		t.Fatal(err)
+	}
+	return pod
+}
+
+// Pods of another webhook are compared by their identities, in the same words.
+func TestPodsOfAnotherWebhookAreComparedByMeaning(t *testing.T) {
+	t.Parallel()
+	n := cart(t, true, true)
+	n.AddPod(theirs(t, "same", "new", "cart-1"))
+	n.AddPod(theirs(t, "old", "old", "cart-1"))
+	var sent *unstructured.Unstructured
+	for _, q := range n.Questions() {
+		if err := q.Ask(func(_, _ *metav1.ObjectMeta, pod *unstructured.Unstructured) ask.Answer {
+			sent = pod
+			text, err := json.Marshal(podOf(t, metav1.ObjectMeta{}, "new"))
+			answer := ask.Answer{Answer: probe.Answer{Pod: &unstructured.Unstructured{}}}
+			if err == nil {
+				err = json.Unmarshal(text, &answer.Pod.Object)
+			}
+			answer.Err = err
+			return answer
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rows := n.Rows()
+	want := []injected.Difference{
+		{Container: "main", Field: "aws-token-path", Got: "/var/run/secrets/eks.amazonaws.com/serviceaccount/token", Minor: true}, // of both
+		{Container: "main", Field: "token-expiration-seconds", Got: "86400", Want: "3600", Minor: true},
+		{Container: "main", Field: "aws-role-arn", Got: "arn:aws:iam::111122223333:role/old", Want: "arn:aws:iam::111122223333:role/new"},
+	}
+	less := func(a, b injected.Difference) int { return strings.Compare(a.Field, b.Field) }
+	slices.SortFunc(want, less)
+	slices.SortFunc(rows[0].Differences, less)
+	if len(rows) != 1 || rows[0].States[injected.Current] != 1 || rows[0].States[injected.Stale] != 1 || !slices.Equal(rows[0].Differences, want) {
+		t.Errorf("got %+v, want one pod of each state, and %+v", rows, want)
+	}
+	if containers, _, _ := unstructured.NestedSlice(sent.Object, "spec", "containers"); containers[0].(map[string]any)["env"] != nil {
+		t.Errorf("got %v, want a dry run without the variables of the other webhook", sent)
+	}
+}
+
+// Another webhook can hide what the containers set themselves, as that of Google does. The template
+// of the owner has it.
+func TestTheTemplateOfAPodOfAnotherWebhookCounts(t *testing.T) {
+	t.Parallel()
+	n := cart(t, true, true)
+	n.AddPod(theirs(t, "a", "new", "cart-1"))
+	questions := n.Questions()
+	if len(questions) != 1 || questions[0].Owner() == nil || questions[0].Owner().Name != "cart-1" {
+		t.Fatalf("got %v, want a question about the template of cart-1", questions)
+	}
+	template := &unstructured.Unstructured{Object: map[string]any{"kind": "Pod"}}
+	questions[0].SetTemplate(template)
+	if err := questions[0].Ask(func(_, _ *metav1.ObjectMeta, pod *unstructured.Unstructured) ask.Answer {
+		if pod != template {
+			t.Errorf("got %v, want the template", pod)
+		}
+		return ask.Answer{Local: "you may not", Answer: probe.Answer{Pod: &unstructured.Unstructured{}}}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if rows := n.Rows(); len(rows) != 1 || rows[0].States[injected.Stale] != 1 || rows[0].Local != "you may not" || len(rows[0].Differences) == 0 {
+		t.Errorf("got %+v, want a stale pod", rows)
+	}
+	own := cart(t, true, true)
+	own.AddPod(podOf(t, owned("b", "ReplicaSet", "cart-1"), "old"))
+	if questions := own.Questions(); len(questions) != 1 || questions[0].Owner() != nil {
+		t.Errorf("got %v, want a question about the pod itself: Lanyard's additions can be removed", questions)
+	}
+}
+
+// Lanyard gives nothing to a pod whose ServiceAccount is not adopted yet: that is no difference.
+func TestPodsOfAWebhookThatIsNotAdoptedYet(t *testing.T) {
+	t.Parallel()
+	s := newSettings(t)
+	s.Peers = []string{"eks"}
+	n := status.NewNamespace(s, &metav1.ObjectMeta{Name: "shop"}, nil, true)
+	n.AddServiceAccount(object("cart", map[string]string{"eks.amazonaws.com/role-arn": awsRole("new")["lanyard.dev/aws-role-arn"]}, false))
+	n.AddPod(theirs(t, "a", "new", "cart-1"))
+	if rows := n.Rows(); len(n.Questions()) > 0 || len(rows) != 1 || rows[0].States[injected.None] != 1 || rows[0].Differences != nil {
+		t.Errorf("got %d questions and %+v, want none", len(n.Questions()), rows)
 	}
 }
 
@@ -409,7 +503,7 @@ func TestPodsThatTheClusterJudges(t *testing.T) {
 		"the cluster makes the same pod":      {"old", "", "", fresh("old"), injected.Current},
 		"the cluster makes another pod":       {"old", "", "", fresh("new"), injected.Stale},
 		"it has none, and a new pod gets one": {"", "", "", fresh("new"), injected.Without},
-		"neither gets one":                    {"", "neither it nor a new pod has credentials", "", ask.Answer{Answer: probe.Answer{Pod: &unstructured.Unstructured{}}}, injected.Unknown},
+		"neither gets one":                    {"", "a new pod has no credentials from Lanyard", "", ask.Answer{Answer: probe.Answer{Pod: &unstructured.Unstructured{}}}, injected.Unknown},
 		"a new pod is denied":                 {"old", "a new pod is denied: no", "", denied(ask.ByGuard), injected.Unknown},
 		"another program denies a new pod":    {"old", "", "the pod of the dry run was denied, but not by Lanyard: no", denied(ask.ByOther), injected.Stale},
 		"the cluster cannot be asked":         {"old", "", "you may not", ask.Answer{Local: "you may not"}, injected.Stale},

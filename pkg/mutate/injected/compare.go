@@ -23,8 +23,8 @@ type State string
 const (
 	// Current means that it has the credentials that a new pod gets.
 	Current State = "current"
-	// Stale means that it has an identity that its ServiceAccount had before, or the token
-	// of another webhook.
+	// Stale means that it has an identity that its ServiceAccount had before, from Lanyard or
+	// from another webhook.
 	Stale State = "stale"
 	// Without means that it has none, and a new pod gets one.
 	Without State = "without"
@@ -49,6 +49,9 @@ type Comparison struct {
 	// would be denied, because of Denial.
 	Decision *mutate.Decision
 	Denial   *reason.Error
+	// OfOthers is Pod.OfOthers, and Differences are those of such a pod.
+	OfOthers    bool
+	Differences []Difference
 }
 
 // Compare compares a running pod, as JSON, with a new one: it removes what Lanyard injected,
@@ -65,7 +68,10 @@ func Compare(s *annotations.Settings, serviceAccount, namespace *annotations.Obj
 	if err != nil {
 		return Comparison{}, err
 	}
-	c := comparer{s, serviceAccount, namespace, pod}
+	c := comparer{settings: s, serviceAccount: serviceAccount, namespace: namespace, running: pod}
+	if running.OfOthers(s) {
+		return c.compareOthers(running, unchanged)
+	}
 	original, fresh, decision, err := c.again(unchanged)
 	if err == nil && !unchanged && running.showsOthers(original, fresh, s) {
 		_, fresh, decision, err = c.again(true)
@@ -84,7 +90,7 @@ func (p *Pod) state(fresh *Pod, decision *mutate.Decision, s *annotations.Settin
 	switch {
 	case decision.Reason == reason.OptedOut:
 		return OptedOut
-	case !Same(p, fresh, s):
+	case !same(p, fresh, s):
 		return p.differing(fresh)
 	case decision.Reason == reason.NoIdentity:
 		return None
@@ -94,7 +100,7 @@ func (p *Pod) state(fresh *Pod, decision *mutate.Decision, s *annotations.Settin
 	return LeftOut
 }
 
-// differing returns the state of a pod that is not the Same as a new one.
+// differing returns the state of a pod that is not the same as a new one.
 func (p *Pod) differing(fresh *Pod) State {
 	if len(p.Providers) == 0 && !p.hasToken(fresh) {
 		return Without
@@ -102,17 +108,21 @@ func (p *Pod) differing(fresh *Pod) State {
 	return Stale
 }
 
-// Against returns the state of a pod by a new pod that the API server has made from the same
-// pod, or from the template of its workload, where a decision of Lanyard alone is different.
-// It is Unknown if neither has credentials: the API server does not call Lanyard for the pod.
-func (p *Pod) Against(fresh *Pod, s *annotations.Settings) State {
-	switch {
-	case !Same(p, fresh, s):
-		return p.differing(fresh)
-	case len(fresh.Providers) == 0:
-		return Unknown
+// Against compares a pod with a new pod that the API server has made from the same pod, or from
+// the template of its workload, where a decision of Lanyard alone is different. The state is
+// Unknown if Lanyard gives neither of them credentials: the API server does not call it for the
+// pod.
+func (p *Pod) Against(fresh *Pod, s *annotations.Settings) Comparison {
+	result := Comparison{State: Current}
+	if p.OfOthers(s) {
+		result = p.byMeaning(fresh, s)
+	} else if !same(p, fresh, s) {
+		result.State = p.differing(fresh)
 	}
-	return Current
+	if result.State == Current && len(fresh.Providers) == 0 {
+		result.State = Unknown
+	}
+	return result
 }
 
 // hasToken reports whether a container has a token for an audience of fresh. Another
@@ -130,6 +140,10 @@ type comparer struct {
 	settings                  *annotations.Settings
 	serviceAccount, namespace *annotations.Object
 	running                   []byte
+	// ofOthers reports whether another webhook injected the running pod. identities are then
+	// those of the ServiceAccount.
+	ofOthers   bool
+	identities []annotations.Identity
 }
 
 // again injects into the running pod again: first into the pod as it was created, which it
@@ -141,6 +155,11 @@ func (c *comparer) again(unchanged bool) (original, fresh *Pod, decision *mutate
 	}
 	if err := Remove(object, c.settings, unchanged); err != nil {
 		return nil, nil, nil, err
+	}
+	if c.ofOthers {
+		if err := RemoveOthers(object, c.settings, c.identities); err != nil {
+			return nil, nil, nil, err
+		}
 	}
 	if original, err = Read(object, c.settings); err != nil {
 		return nil, nil, nil, err
@@ -198,12 +217,12 @@ func (c *comparer) decide(text, old []byte) (*mutate.Decision, error) {
 	return mutate.DecideEphemeral(c.settings, c.serviceAccount, c.namespace, pod, before)
 }
 
-// Same reports whether a running pod has the credentials of fresh, which was made again from
+// same reports whether a running pod has the credentials of fresh, which was made again from
 // the same pod. Fields that the API server or the kubelet adds do not matter, and an
 // ephemeral container that was not injected does not either: a new pod has none.
-func Same(running, fresh *Pod, s *annotations.Settings) bool {
+func same(running, fresh *Pod, s *annotations.Settings) bool {
 	if !slices.Equal(running.Providers, fresh.Providers) || !maps.Equal(running.Files, fresh.Files) ||
-		!slices.EqualFunc(running.Tokens, fresh.Tokens, sameToken) || !sameCopies(running.Copies, fresh.Copies) {
+		!slices.EqualFunc(running.Tokens, fresh.Tokens, sameToken) || !sameCopies(running.copies, fresh.copies) {
 		return false
 	}
 	for c, other := range running.pairs(fresh) {

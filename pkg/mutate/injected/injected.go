@@ -9,6 +9,7 @@
 //	injected.go  Read and Remove
 //	variables.go tells Lanyard's variables from a container's own
 //	compare.go   compares a running pod with a new one
+//	others.go    compares a running pod that another webhook injected
 package injected
 
 import (
@@ -34,15 +35,17 @@ type Pod struct {
 	Volume, MountPath string
 	// Tokens are the tokens in the token volume, one for each provider.
 	Tokens []Token
-	// Copies are Lanyard's copies of tokens, in volumes of their own.
-	Copies []Token
 	// Files are the contents of the credential files, by provider.
 	Files map[string]string
 	// Containers are all containers, in the order init, ordinary and ephemeral.
 	Containers []Container
 
-	volumes []volume
-	windows bool
+	// copies are Lanyard's copies of tokens, in volumes of their own.
+	copies      []Token
+	settings    *annotations.Settings
+	annotations map[string]string
+	volumes     []volume
+	windows     bool
 }
 
 // Token is a projected token.
@@ -161,7 +164,10 @@ func Read(pod any, s *annotations.Settings) (*Pod, error) {
 	if err := json.Unmarshal(text, &m); err != nil {
 		return nil, fmt.Errorf("read the pod: %w", err)
 	}
-	p := &Pod{Name: m.Metadata.Name, Files: map[string]string{}, volumes: m.Spec.Volumes, windows: mutate.IsWindows(m.Spec.OS.Name, m.Spec.NodeSelector)}
+	p := &Pod{
+		Name: m.Metadata.Name, Files: map[string]string{}, settings: s, annotations: m.Metadata.Annotations,
+		volumes: m.Spec.Volumes, windows: mutate.IsWindows(m.Spec.OS.Name, m.Spec.NodeSelector),
+	}
 	if value := m.Metadata.Annotations[annotations.Injected]; value != "" {
 		p.Providers = strings.Split(value, ",")
 	}
@@ -217,7 +223,7 @@ func (p *Pod) readVolumes(definitions []*annotations.Provider) {
 			tokens := v.tokens()
 			if v.Name == d.CopyVolume && v.Projected != nil && len(v.Projected.Sources) == 1 && len(tokens) == 1 && tokens[0].Audience == token.Audience {
 				tokens[0].Provider = d.Name
-				p.Copies = append(p.Copies, tokens[0])
+				p.copies = append(p.copies, tokens[0])
 			}
 		}
 	}
@@ -260,7 +266,7 @@ func (p *Pod) readContainer(kind string, m *container, definitions []*annotation
 				continue
 			}
 			for _, t := range p.volumes[i].tokens() {
-				t.File = path.Join(Slashes(mount.Path), t.Path)
+				t.File = path.Join(slashes(mount.Path), t.Path)
 				c.Tokens = append(c.Tokens, t)
 			}
 		}
@@ -280,20 +286,20 @@ func (p *Pod) readContainer(kind string, m *container, definitions []*annotation
 }
 
 func (p *Pod) isCopy(volume string) bool {
-	return slices.ContainsFunc(p.Copies, func(t Token) bool { return t.Volume == volume })
+	return slices.ContainsFunc(p.copies, func(t Token) bool { return t.Volume == volume })
 }
 
 // setFile sets the path of a copy, as its mount has it.
 func (p *Pod) setFile(m *mount) {
-	for i := range p.Copies {
-		if p.Copies[i].Volume == m.Volume {
-			p.Copies[i].File = path.Join(m.Path, p.Copies[i].Path)
+	for i := range p.copies {
+		if p.copies[i].Volume == m.Volume {
+			p.copies[i].File = path.Join(m.Path, p.copies[i].Path)
 		}
 	}
 }
 
-// Slashes returns the path of a file in a Windows container as its mount has it.
-func Slashes(file string) string {
+// slashes returns the path of a file in a Windows container as its mount has it.
+func slashes(file string) string {
 	if len(file) > 2 && file[1] == ':' {
 		file = file[2:]
 	}
@@ -318,6 +324,13 @@ func Remove(pod map[string]any, s *annotations.Settings, unchanged bool) error {
 		delete(labels, annotations.IdentityLabel)
 	}
 	spec, _ := pod["spec"].(map[string]any)
+	p.removeInjected(spec, func(v *Variable) bool { return unchanged && v.ambiguous }, func(v *volume) bool { return p.isOwn(v, s) })
+	return nil
+}
+
+// removeInjected removes the injected mounts and variables, unless a variable is the container's own, and
+// the volumes that were added, unless a mount needs them.
+func (p *Pod) removeInjected(spec map[string]any, isOwn func(*Variable) bool, added func(*volume) bool) {
 	i := 0
 	used := map[string]bool{}
 	for _, list := range lists {
@@ -325,15 +338,14 @@ func Remove(pod map[string]any, s *annotations.Settings, unchanged bool) error {
 			c := &p.Containers[i]
 			i++
 			object, _ := element.(map[string]any)
-			keep(object, "env", func(i int) bool { return !c.Variables[i].Injected || unchanged && c.Variables[i].ambiguous })
+			keep(object, "env", func(i int) bool { return !c.Variables[i].Injected || isOwn(&c.Variables[i]) })
 			keep(object, "volumeMounts", func(i int) bool {
 				used[c.mounts[i].Volume] = used[c.mounts[i].Volume] || !c.mounts[i].injected
 				return !c.mounts[i].injected
 			})
 		}
 	}
-	keep(spec, "volumes", func(i int) bool { return used[p.volumes[i].Name] || !p.isOwn(&p.volumes[i], s) })
-	return nil
+	keep(spec, "volumes", func(i int) bool { return used[p.volumes[i].Name] || !added(&p.volumes[i]) })
 }
 
 // isOwn reports whether Lanyard added the volume, by its name and its form.

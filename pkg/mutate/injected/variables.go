@@ -171,7 +171,7 @@ func (m mountedAt) selectsProfile(d *annotations.Provider) bool {
 // isCopy reports whether a path is that of a copy of the provider's token, Lanyard's or another
 // webhook's.
 func (m mountedAt) isCopy(path string, d *annotations.Provider) bool {
-	return d.CopyVolume != "" && slices.ContainsFunc(m.tokens, func(t Token) bool { return t.Volume == d.CopyVolume && t.File == Slashes(path) })
+	return d.CopyVolume != "" && slices.ContainsFunc(m.tokens, func(t Token) bool { return t.Volume == d.CopyVolume && t.File == slashes(path) })
 }
 
 // pointsInto reports whether a variable points to a file of the provider in the token volume.
@@ -187,7 +187,7 @@ func pointingTo(variables []Variable, definitions []*annotations.Provider, mount
 	for _, d := range definitions {
 		if slices.ContainsFunc(d.Variables, func(v annotations.Variable) bool {
 			return (v.Credential || v.Profiles) && slices.ContainsFunc(variables, func(set Variable) bool {
-				return set.Name == v.Name && strings.HasPrefix(Slashes(set.Value), mountPath+"/")
+				return set.Name == v.Name && strings.HasPrefix(slashes(set.Value), mountPath+"/")
 			})
 		}) {
 			names = append(names, d.Name)
