@@ -41,7 +41,11 @@ func (m *mutation) placeCopies(running bool) {
 // stays, and the container does not get the copy.
 func (m *mutation) copyIsFree(c *container, copied *placedCopy) bool {
 	if copied.taken {
-		m.addFinding(reason.VolumeNameTaken, c.name, fmt.Sprintf("the pod cannot have a volume %s with the %s token, so it does not get the copy", copied.Copy.Volume, copied.Name))
+		m.add(c.name, Finding{
+			Reason: reason.VolumeNameTaken, Field: "spec.volumes[" + copied.Copy.Volume + "]",
+			Detail: fmt.Sprintf("the pod cannot have a volume %s with the %s token, so it does not get the copy", copied.Copy.Volume, copied.Name),
+			Fix:    "Rename this volume of the pod, or recreate the pod if it runs already.",
+		})
 		return false
 	}
 	for i := range c.mounts {
@@ -50,7 +54,7 @@ func (m *mutation) copyIsFree(c *container, copied *placedCopy) bool {
 			continue
 		}
 		if string(here.path) != copied.Copy.MountPath || string(here.volume) != copied.Copy.Volume || here.partial || here.device {
-			m.addFinding(reason.MountPathTaken, c.name, m.occupied(here, copied.cleanPath, fmt.Sprintf("the copy of the %s token", copied.Name), "does not get the copy"))
+			m.add(c.name, m.occupied(here, copied.cleanPath, fmt.Sprintf("the copy of the %s token", copied.Name), "does not get the copy"))
 		}
 		return false
 	}

@@ -25,23 +25,6 @@ type result struct {
 	Findings []Finding
 }
 
-// Finding is a reason that concerns one container, or the whole pod.
-type Finding struct {
-	Reason reason.Reason
-	// Container is the name of the container; empty for the whole pod.
-	Container string
-	// Detail is for people. It has names of variables, not their values.
-	Detail string
-}
-
-// String returns the finding as an admission warning shows it.
-func (f Finding) String() string {
-	if f.Reason == reason.NoContainer {
-		return fmt.Sprintf("%s: %s", f.Reason, f.Detail)
-	}
-	return fmt.Sprintf("%s: container %q: %s", f.Reason, f.Container, f.Detail)
-}
-
 // create injects the identities into a new pod. Its error is a *reason.Error: the pod must
 // be denied.
 func create(pod *Pod, selection *annotations.Pod, injection *encodedInjection) (result, error) {
@@ -69,7 +52,7 @@ func create(pod *Pod, selection *annotations.Pod, injection *encodedInjection) (
 	}
 	if len(pod.plans) == 0 {
 		if !selection.Insists && pod.leavesNothing(selection, injection.mountPath) {
-			m.findings = slices.Insert(m.findings, 0, Finding{Reason: reason.NoContainer, Detail: nothingLeft})
+			m.findings = slices.Insert(m.findings, 0, nothingLeft)
 		}
 		return m.result(), nil
 	}
@@ -107,7 +90,7 @@ type plan struct {
 // gets the mount: the mount marks the container as injected.
 func (m *mutation) plan(c *container) error {
 	if why := m.selection.LeavesOut(string(c.name)); why != "" {
-		m.addFinding(reason.ContainerNotSelected, c.name, why)
+		m.add(c.name, Finding{Reason: reason.ContainerNotSelected, Detail: why})
 		return nil
 	}
 	at, by, err := m.mountAt(c)
@@ -115,20 +98,12 @@ func (m *mutation) plan(c *container) error {
 		return err
 	}
 	if at == taken {
-		m.addFinding(reason.MountPathTaken, c.name, m.occupied(by, m.cleanPath, "the token", "gets no identity"))
+		m.add(c.name, m.occupied(by, m.cleanPath, "the token", "gets no identity"))
 		return nil
 	}
 	m.pod.plans = append(m.pod.plans, plan{container: c, mounts: m.missingMounts(c, at), variables: m.missingVariables(c)})
 	return nil
 }
-
-func (m *mutation) addFinding(r reason.Reason, container []byte, detail string) {
-	m.findings = append(m.findings, Finding{Reason: r, Container: texts.Cut(container, texts.MaxShown), Detail: detail})
-}
-
-// nothingLeft is the detail of a finding about a pod that the guard denies.
-const nothingLeft = "the pod's annotations leave out all of its containers, so none has a token: unless another webhook adds a container that they name, the guard denies the pod. " +
-	"To create it without credentials, annotate it with " + annotations.Inject + `: "` + annotations.OptOut + `"`
 
 // Limits of the text and the time that the names in an annotation may take.
 const (
@@ -167,8 +142,19 @@ func (m *mutation) findUnknownNames() {
 		case nearest != "":
 			detail += fmt.Sprintf(": did you mean %q?", nearest)
 		}
-		m.addFinding(reason.ContainerNotFound, []byte(name), detail)
+		m.add([]byte(name), Finding{
+			Reason: reason.ContainerNotFound, Field: m.listOf(name), Got: texts.Cut(name, texts.MaxShown), Want: nearest, Detail: detail,
+			Fix: "Correct the name in the annotation.",
+		})
 	}
+}
+
+// listOf returns the field of the annotation that names a container.
+func (m *mutation) listOf(name string) string {
+	if slices.Contains(m.selection.Containers, name) {
+		return annotationField(annotations.Containers)
+	}
+	return annotationField(annotations.SkipContainers)
 }
 
 // shownNames returns the names of containers as a message shows them.

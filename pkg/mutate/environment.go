@@ -24,17 +24,31 @@ func (m *mutation) missingVariables(c *container) [][]byte {
 	for i := range m.providers {
 		p := &m.providers[i]
 		if own := ownCredentials(c, p); len(own) > 0 {
-			m.addFinding(reason.EnvironmentTaken, c.name, "it sets "+strings.Join(own, ", ")+" itself and keeps its own "+p.Name+" credentials")
+			names := strings.Join(own, ", ")
+			m.add(c.name, Finding{
+				Reason: reason.EnvironmentTaken, Field: variableFields(own...),
+				Detail: "it sets " + names + " itself and keeps its own " + p.Name + " credentials",
+				Fix:    "Remove " + names + " from the container to use the injected " + p.Name + " identity.",
+			})
 			continue
 		}
 		if p.Needs != "" && !sets(c, p.Needs) {
-			m.addFinding(reason.EnvironmentIncomplete, c.name, fmt.Sprintf("it does not set %s itself, so it gets the %s token in its volume, but none of the variables: SDKs would fail", p.Needs, p.Name))
+			m.add(c.name, Finding{
+				Reason: reason.EnvironmentIncomplete, Field: variableFields(p.Needs), Want: "a value",
+				Detail: fmt.Sprintf("it does not set %s itself, so it gets the %s token in its volume, but none of the variables: SDKs would fail", p.Needs, p.Name),
+				Fix:    "Set " + p.Needs + " in the container if it needs " + p.Name + ".",
+			})
 			continue
 		}
 		selects := selectsProfile(c, p)
 		m.findUnknownProfiles(c, p)
 		if shadows := shadows(c, p, selects); len(shadows) > 0 {
-			m.addFinding(reason.EnvironmentShadowed, c.name, "it sets "+strings.Join(shadows, ", ")+", which SDKs may prefer to the injected "+p.Name+" identity")
+			names := strings.Join(shadows, ", ")
+			m.add(c.name, Finding{
+				Reason: reason.EnvironmentShadowed, Field: variableFields(shadows...),
+				Detail: "it sets " + names + ", which SDKs may prefer to the injected " + p.Name + " identity",
+				Fix:    "Remove " + names + " from the container.",
+			})
 		}
 		for j, v := range p.Variables {
 			if c.variable(v.Name) == nil && !setsGroup(c, p, v.Group) && !overridesChoice(c, p, &v, selects) {
@@ -58,7 +72,12 @@ func (m *mutation) encoded(c *container, p *encodedProvider, j int) []byte {
 	if v.PodName == "" || !m.unnamed() {
 		return p.variables[j]
 	}
-	m.addFinding(reason.PodNameUnusable, c.name, fmt.Sprintf("its %s has the default value: the name of the pod must have %d to %d characters", v.Name, provider.MinSessionName, provider.MaxSessionName))
+	want := fmt.Sprintf("%d to %d characters", provider.MinSessionName, provider.MaxSessionName)
+	m.add(c.name, Finding{
+		Reason: reason.PodNameUnusable, Field: "metadata.name", Got: fmt.Sprintf("%d characters", len(m.pod.name)), Want: want,
+		Detail: fmt.Sprintf("its %s has the default value: the name of the pod must have %s", v.Name, want),
+		Fix:    "Use a name of " + want + ".",
+	})
 	return withValue(v)
 }
 
@@ -135,8 +154,12 @@ func (m *mutation) findUnknownProfiles(c *container, p *encodedProvider) {
 	}
 	for _, name := range p.Selectors {
 		if got := c.variable(name); sets(c, name) && !got.derived && !slices.Contains(p.Profiles, string(got.value)) {
-			m.addFinding(reason.EnvironmentShadowed, c.name, fmt.Sprintf("its %s selects the profile %q, and the %s profiles of its ServiceAccount are %s",
-				name, texts.Cut(got.value, texts.MaxShown), p.Name, strings.Join(p.Profiles, ", ")))
+			selected, profiles := texts.Cut(got.value, texts.MaxShown), strings.Join(p.Profiles, ", ")
+			m.add(c.name, Finding{
+				Reason: reason.EnvironmentShadowed, Field: variableFields(name), Got: selected, Want: profiles,
+				Detail: fmt.Sprintf("its %s selects the profile %q, and the %s profiles of its ServiceAccount are %s", name, selected, p.Name, profiles),
+				Fix:    "Select one of these profiles, or add the profile to the ServiceAccount.",
+			})
 		}
 	}
 }

@@ -33,7 +33,11 @@ func addEphemeral(pod, old *Pod, selection *annotations.Pod, injection *encodedI
 			continue
 		}
 		if !found && selection.Selects(string(c.name)) {
-			m.addFinding(reason.VolumeMissing, c.name, "the pod's token volume does not match the current identity of its ServiceAccount: recreate the pod")
+			m.add(c.name, Finding{
+				Reason: reason.VolumeMissing, Field: "spec.volumes[" + VolumeName + "]", Want: "the tokens of its ServiceAccount",
+				Detail: "the pod's token volume does not match the current identity of its ServiceAccount: recreate the pod",
+				Fix:    "Recreate the pod.",
+			})
 			continue
 		}
 		if err := m.plan(c); err != nil {

@@ -86,14 +86,19 @@ func (m *mutation) mountAt(c *container) (at mountPoint, by *mount, err error) {
 	return at, by, nil
 }
 
-// occupied returns the detail of the finding about a mount that is in the way of what Lanyard
-// mounts at a clean directory.
-func (m *mutation) occupied(by *mount, dir, what, so string) string {
+// occupied returns the finding about a mount that is in the way of what Lanyard mounts at a clean
+// directory.
+func (m *mutation) occupied(by *mount, dir, what, so string) Finding {
 	volume, path := texts.Cut(by.volume, texts.MaxShown), texts.Cut(by.path, texts.MaxShown)
-	if m.pod.placeOf(by, dir) == above {
-		return fmt.Sprintf("the read-only volume %q is mounted at %s, above the path of %s, so it %s", volume, path, what, so)
+	f := Finding{
+		Reason: reason.MountPathTaken, Field: "volumeMounts[" + path + "]", Got: volume,
+		Detail: fmt.Sprintf("volume %q is mounted at %s, where %s would be, so it %s", volume, path, what, so),
+		Fix:    "Mount volume " + volume + " elsewhere.",
 	}
-	return fmt.Sprintf("volume %q is mounted at %s, where %s would be, so it %s", volume, path, what, so)
+	if m.pod.placeOf(by, dir) == above {
+		f.Detail = fmt.Sprintf("the read-only volume %q is mounted at %s, above the path of %s, so it %s", volume, path, what, so)
+	}
+	return f
 }
 
 // lacksMount is the guard's rule: it reports whether a container that is not left out has

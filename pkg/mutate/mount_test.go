@@ -67,7 +67,10 @@ func TestATakenMountPathLeavesOutOneContainerOnly(t *testing.T) {
 	t.Parallel()
 	const pod = `{"spec":{"containers":[{"name":"a","volumeMounts":[{"name":"own","mountPath":"/lanyard"}]},{"name":"b"}]}}`
 	_, result := createTwice(t, pod, injection())
-	want := []mutate.Finding{{Reason: reason.MountPathTaken, Container: "a", Detail: `volume "own" is mounted at /lanyard, where the token would be, so it gets no identity`}}
+	want := []mutate.Finding{{
+		Reason: reason.MountPathTaken, Container: "a", Field: "volumeMounts[/lanyard]", Got: "own",
+		Detail: `volume "own" is mounted at /lanyard, where the token would be, so it gets no identity`, Fix: "Mount volume own elsewhere.",
+	}}
 	if diff := cmp.Diff(want, result.Findings); diff != "" || result.Reason != reason.Injected {
 		t.Errorf("got %s, findings (-want +got):\n%s", result.Reason, diff)
 	}

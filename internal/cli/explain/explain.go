@@ -169,10 +169,14 @@ type Container struct {
 	Reasons []Reason `json:"reasons,omitempty"`
 }
 
-// Reason is a finding.
+// Reason is a finding about a container. The fields are those of mutate.Finding.
 type Reason struct {
 	Reason reason.Reason `json:"reason"`
+	Field  string        `json:"field,omitempty"`
+	Got    string        `json:"got,omitempty"`
+	Want   string        `json:"want,omitempty"`
 	Detail string        `json:"detail"`
+	Fix    string        `json:"fix,omitempty"`
 }
 
 // Live is about a running pod.
@@ -387,16 +391,13 @@ func leavesNothing(d *mutate.Decision) bool {
 	return d != nil && len(d.Findings) > 0 && d.Findings[0].Reason == reason.NoContainer
 }
 
-// Texts about a pod whose lists leave out all of its containers.
-const (
-	nothingLeft    = "the annotations of the pod leave out all of its containers"
-	nothingLeftFix = "Correct " + annotations.Containers + " or " + annotations.SkipContainers + ". If the pod needs no credentials, annotate it with " + annotations.Inject + `: "` + annotations.OptOut + `" instead.`
-)
+// nothingLeft is why a pod whose lists leave out all of its containers gets no credentials.
+const nothingLeft = "the annotations of the pod leave out all of its containers"
 
 // deniedByItsLists describes the denial of a pod whose lists leave out all of its containers.
 func (in *Input) deniedByItsLists(decision *mutate.Decision) New {
 	return New{
-		Outcome: Denied, Reason: reason.NoContainer, Why: "the guard denies new pods: " + nothingLeft, Fix: nothingLeftFix,
+		Outcome: Denied, Reason: reason.NoContainer, Why: "the guard denies new pods: " + nothingLeft, Fix: decision.Findings[0].Fix,
 		Containers: in.containers(in.Sent, decision),
 	}
 }
@@ -463,7 +464,7 @@ func (in *Input) without() New {
 		}
 		n.Outcome, n.Why = injected.LeftOut, "no container of the pod gets credentials"
 		if leavesNothing(decision) {
-			n.Why, n.Fix = nothingLeft, nothingLeftFix
+			n.Why, n.Fix = nothingLeft, decision.Findings[0].Fix
 		}
 		n.Containers = in.containers(in.Sent, decision)
 	}
@@ -555,7 +556,7 @@ func (in *Input) containers(pod metav1.Object, decision *mutate.Decision) []Cont
 		if decision != nil {
 			for _, f := range decision.Findings {
 				if f.Container == c.Name {
-					c.Reasons = append(c.Reasons, Reason{f.Reason, f.Detail})
+					c.Reasons = append(c.Reasons, Reason{f.Reason, f.Field, f.Got, f.Want, f.Detail, f.Fix})
 				}
 			}
 		}

@@ -613,9 +613,13 @@ func TestContainers(t *testing.T) {
 	got.Spec.Containers = append(got.Spec.Containers, windows, profile)
 	in.Sent, in.Got = sent, got
 	want := []Container{
-		{Name: "proxy", Type: "init", Reasons: []Reason{{reason.ContainerNotSelected, "the pod's annotations leave it out"}}},
+		{Name: "proxy", Type: "init", Reasons: []Reason{{Reason: reason.ContainerNotSelected, Detail: "the pod's annotations leave it out"}}},
 		{Name: "main", Type: "container", Token: true, Providers: []string{"aws"}},
-		{Name: "own", Type: "container", Token: true, Reasons: []Reason{{reason.EnvironmentTaken, "it sets AWS_WEB_IDENTITY_TOKEN_FILE itself and keeps its own aws credentials"}}},
+		{Name: "own", Type: "container", Token: true, Reasons: []Reason{{
+			Reason: reason.EnvironmentTaken, Field: "env[AWS_WEB_IDENTITY_TOKEN_FILE]",
+			Detail: "it sets AWS_WEB_IDENTITY_TOKEN_FILE itself and keeps its own aws credentials",
+			Fix:    "Remove AWS_WEB_IDENTITY_TOKEN_FILE from the container to use the injected aws identity.",
+		}}},
 		{Name: "windows", Type: "container", Token: true, Providers: []string{"aws"}},
 		{Name: "profile", Type: "container", Token: true, Providers: []string{"aws"}},
 	}

@@ -101,9 +101,7 @@ type pod struct {
 	// problem is why the state is Unknown, and local is why the cluster was not asked about a
 	// pod that differs.
 	problem, local string
-	// ofOthers reports whether it has its credentials from another webhook, and differences are
-	// those of such a pod.
-	ofOthers    bool
+	// differences are those of a pod that has its credentials from another webhook.
 	differences []injected.Difference
 	// running and original are the pod and how it was created, as JSON. They are kept only as
 	// long as the cluster must be asked.
@@ -215,7 +213,6 @@ func (n *Namespace) judge(p *pod, object *corev1.Pod, raw []byte, unchanged bool
 	case p.state != injected.Stale && p.state != injected.Without && !compared.OfOthers:
 		return nil
 	}
-	p.ofOthers = compared.OfOthers
 	if p.running, err = injected.Read(json.RawMessage(raw), n.Settings); err == nil {
 		p.original, err = json.Marshal(original.Object)
 	}
@@ -287,14 +284,9 @@ type Question struct {
 	template  *unstructured.Unstructured
 }
 
-// Owner returns the owner whose template the question is about, or nil if the pods themselves
-// show how they were created. Another webhook may have replaced what the template says.
-func (q *Question) Owner() *metav1.OwnerReference {
-	if slices.ContainsFunc(q.pods, func(p *pod) bool { return p.ofOthers }) {
-		return q.pods[0].owner
-	}
-	return nil
-}
+// Owner returns the owner of the pods, or nil if they have none. Its template shows what the
+// containers set themselves, which a running pod may hide.
+func (q *Question) Owner() *metav1.OwnerReference { return q.pods[0].owner }
 
 // SetTemplate makes the question one about the pod of a template.
 func (q *Question) SetTemplate(pod *unstructured.Unstructured) { q.template = pod }
