@@ -51,7 +51,7 @@ var _ = Describe("provider test", func() {
 		Entry("with a provider", command.ExitFound, "providers:\n- name: aws\n  audience: a\n  parameters: [{name: b, required: true}]\n", "FILE: line 2: providers[0].name: Invalid value: \"aws\": is already a name of provider aws\n"),
 		Entry("with the form", command.ExitFound, "providers: {}\n", "FILE: line 1: cannot unmarshal !!map"),
 		Entry("with a setting", command.ExitFound, "secure-ports: 1\n", "FILE: secure-ports: unknown setting"),
-		Entry("with the value of a setting", command.ExitFound, "token-mount-path: relative\n", "FILE: --token-mount-path: "),
+		Entry("with the value of a setting", command.ExitFound, "token-mount-path: relative\n", "FILE: token-mount-path: "),
 		Entry("without providers", command.ExitFound, "v: 1\n", "FILE: the file has no providers\n"),
 		Entry("with a value", command.ExitFound, "providers: [{name: a, audience: a, parameters: [{name: b, required: true, pattern: c, example: c}]}]\n",
 			"FILE: provider a: invalid_annotation: serviceaccount \"team/app\": metadata.annotations[lanyard.dev/a-b]: Invalid value: \"d\": must match the pattern c\n", "--annotation", "a-b=d"),
