@@ -55,7 +55,9 @@ func newRolledOut(ctx context.Context, namespace string) {
 	// Its tokens have a lifetime of their own, so its hash differs from that of other pods.
 	expectInjected(ctx, namespace, "short", "aws")
 	annotations := map[string]string{"lanyard.dev/token-expiration-seconds": "600"}
-	template := batchv1.JobSpec{Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Annotations: annotations}, Spec: corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, Containers: newPod("", "").Spec.Containers}}}
+	template := batchv1.JobSpec{Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Annotations: annotations}, Spec: corev1.PodSpec{
+		ServiceAccountName: "short", RestartPolicy: corev1.RestartPolicyNever, Containers: newPod("", "").Spec.Containers,
+	}}}
 	cron, err := env.client.BatchV1().CronJobs(namespace).Create(ctx, &batchv1.CronJob{
 		ObjectMeta: metav1.ObjectMeta{Name: "short"},
 		Spec:       batchv1.CronJobSpec{Schedule: "0 0 1 1 *", Suspend: new(true), JobTemplate: batchv1.JobTemplateSpec{Spec: template}},
