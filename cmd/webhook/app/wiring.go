@@ -90,9 +90,8 @@ func newProgram(draining <-chan struct{}, config *rest.Config, o *options.Comple
 		}
 		p.others = append(p.others, file.Start)
 	}
-	p.recorder.WatchServiceAccounts(func() metrics.ServiceAccounts {
-		return countServiceAccounts(p.serviceAccounts.All(), p.namespaces.All(), p.injection.Load().Settings)
-	})
+	counts := recentCounts(p.serviceAccounts.All(), p.namespaces.All())
+	p.recorder.WatchServiceAccounts(func() metrics.ServiceAccounts { return counts(p.injection.Load().Settings) })
 	p.recorder.WatchCache("serviceaccounts", p.serviceAccounts.Bytes)
 	p.recorder.WatchCache("namespaces", p.namespaces.Bytes)
 	return &p, p.addServers()
