@@ -4,6 +4,7 @@
 package policies
 
 import (
+	"errors"
 	"io"
 	"os"
 	"strings"
@@ -47,7 +48,7 @@ func validatingPolicies(t *testing.T, name string) (policies []*admissionregistr
 	decoder := yaml.NewYAMLOrJSONDecoder(strings.NewReader(string(text)), 4096)
 	for {
 		policy := new(admissionregistrationv1.ValidatingAdmissionPolicy)
-		if err := decoder.Decode(policy); err == io.EOF {
+		if err := decoder.Decode(policy); errors.Is(err, io.EOF) {
 			return policies
 		} else if err != nil {
 			t.Fatal(err)
