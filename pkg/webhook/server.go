@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 	ctrlwebhook "sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"github.com/lanyard-dev/lanyard/internal/webhook/httpserver"
@@ -38,6 +39,15 @@ func NewServer(o ctrlwebhook.Options) ctrlwebhook.Server {
 	o.CertName, o.KeyName = cmp.Or(o.CertName, "tls.crt"), cmp.Or(o.KeyName, "tls.key")
 	o.WebhookMux = cmp.Or(o.WebhookMux, http.NewServeMux())
 	return &server{Server: ctrlwebhook.NewServer(o), options: o}
+}
+
+// NewPort returns a server for the metrics or the probes of a manager, with the limits of
+// lanyard-webhook: at most 32 connections, and short headers and times. Any pod that reaches
+// the port can send requests. The manager's own servers accept a header of 1 MiB, for which
+// net/http may allocate 30 MiB, and wait for a silent client for 32 seconds: turn them off.
+func NewPort(name, address string, handler http.Handler) *manager.Server {
+	log := ctrl.Log.WithName("lanyard").WithName(name)
+	return &manager.Server{Name: name, Server: httpserver.New(address, handler, nil, httpserver.MaxOtherConnections, log)}
 }
 
 // server is a server of controller-runtime that is started with limits.

@@ -34,7 +34,7 @@
 //     server, or a NetworkPolicy: otherwise any pod can send requests. lanyard-webhook can
 //     also limit the names in the certificates;
 //   - limits of the ports for metrics and probes: the manager has no option for them. Turn
-//     its own servers off, and add a manager.Server for each port, as examples/embed does;
+//     its own servers off, and add NewPort for each port, as examples/embed does;
 //   - RBAC: the rights to get, list and watch ServiceAccounts and Namespaces, and nothing
 //     else that the operator does not need for itself;
 //   - a memory limit, and GOMEMLIMIT below it: requests and their connections may take

@@ -89,9 +89,8 @@ func (p *program) build(config *rest.Config) (err error) {
 	if err != nil {
 		return err
 	}
-	p.recorder.WatchServiceAccounts(func() metrics.ServiceAccounts {
-		return countServiceAccounts(p.serviceAccounts.All(), p.namespaces.All(), p.injection.Load().settings)
-	})
+	counts := recentCounts(p.serviceAccounts.All(), p.namespaces.All())
+	p.recorder.WatchServiceAccounts(func() metrics.ServiceAccounts { return counts(p.injection.Load().settings) })
 	p.recorder.WatchCache("serviceaccounts", p.serviceAccounts.Bytes)
 	p.recorder.WatchCache("namespaces", p.namespaces.Bytes)
 	return p.addServers()
