@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	ctrlwebhook "sigs.k8s.io/controller-runtime/pkg/webhook"
 
+	"github.com/lanyard-dev/lanyard/internal/webhook/bounds"
 	"github.com/lanyard-dev/lanyard/internal/webhook/httpserver"
 	"github.com/lanyard-dev/lanyard/internal/webhook/servingcert"
 )
@@ -86,7 +87,7 @@ func (s *server) Start(ctx context.Context) error {
 // limited returns the HTTP server with its limits.
 func (s *server) limited(config *tls.Config, log logr.Logger) *http.Server {
 	address := net.JoinHostPort(s.options.Host, strconv.Itoa(s.options.Port))
-	return httpserver.New(address, s.options.WebhookMux, config, httpserver.MaxReviewConnections, log)
+	return httpserver.New(address, s.options.WebhookMux, config, bounds.Reviews, log)
 }
 
 func (s *server) inCertDir(name string) string { return filepath.Join(s.options.CertDir, name) }

@@ -4,34 +4,21 @@
 package admission
 
 import (
+	"context"
 	"net/netip"
-	"time"
+
+	"github.com/lanyard-dev/lanyard/internal/webhook/bounds"
 )
 
-// The limits of a Budget. The chart limits the program to 128 MiB:
-//
-//	 30 MiB  the program without a request
-//	 29 MiB  the ServiceAccounts of the cluster (metadatacache)
-//	 26 MiB  256 connections (httpserver), each with 40 kB and a usual body
-//	 16 MiB  larger bodies, of at most 7 MiB, as far as they have arrived
-//	  8 MiB  usual decisions, of at most 512 KiB each
-//	 12 MiB  larger decisions, of at most 12 MiB
-//	  4 MiB  responses that their clients have not read
-//	125 MiB
-//
-// The memory of a decision is counted where the object is read: see Bounds in
-// pkg/mutate/pod.go.
+// The limits of a Budget, of which bounds.Stages has the sum. The memory of a decision is
+// counted where the object is read: see Bounds in pkg/mutate/pod.go.
 const (
-	bodyPoolBytes     = 16 << 20
-	usualPoolBytes    = 8 << 20
-	largePoolBytes    = maxDecisionBytes
-	responsePoolBytes = 4 << 20
 	// usualBodyBytes is more than nearly all bodies have.
-	usualBodyBytes = 64 << 10
+	usualBodyBytes = bounds.UsualBody
 	// usualDecisionBytes is more than nearly all decisions cost.
 	usualDecisionBytes = 512 << 10
 	// maxDecisionBytes limits the memory that a decision is charged.
-	maxDecisionBytes = 12 << 20
+	maxDecisionBytes = bounds.LargeDecisions
 )
 
 // Budget limits the memory and the log lines of all requests of a process: its handlers
@@ -42,15 +29,15 @@ const (
 // for requests that are further on than itself, or that can be interrupted. A usual
 // request never waits for large ones.
 type Budget struct {
-	bodies, usual, large, responses *pool
+	bodies, usual, large, responses *bounds.Pool
 	lines                           *lineLimiter
 }
 
 // NewBudget returns a Budget with the limits of lanyard-webhook.
 func NewBudget() *Budget {
 	return &Budget{
-		bodies: newPool(bodyPoolBytes), usual: newPool(usualPoolBytes), large: newPool(largePoolBytes),
-		responses: newPool(responsePoolBytes), lines: newLineLimiter(),
+		bodies: bounds.NewPool(bounds.LargeBodies, 0), usual: bounds.NewPool(bounds.UsualDecisions, 0),
+		large: bounds.NewPool(bounds.LargeDecisions, 0), responses: bounds.NewPool(bounds.Responses, 0), lines: newLineLimiter(),
 	}
 }
 
@@ -58,7 +45,7 @@ func NewBudget() *Budget {
 type share struct {
 	budget                   *Budget
 	client                   netip.Addr
-	body, decision, response claim
+	body, decision, response bounds.Claim
 }
 
 // newShare returns the empty share of a request from this host:port.
@@ -67,28 +54,43 @@ func (b *Budget) newShare(remote string) share {
 	return share{budget: b, client: address.Addr().Unmap()}
 }
 
+// takeBody waits for memory for a part of the body.
+func (s *share) takeBody(ctx context.Context, bytes int64) error {
+	return overloaded(s.body.Take(ctx, bytes))
+}
+
 // takeDecision waits for memory for a decision of this cost.
-func (s *share) takeDecision(cost int, until time.Time) error {
+func (s *share) takeDecision(ctx context.Context, cost int) error {
 	bytes := min(int64(cost), maxDecisionBytes)
-	s.decision = claim{pool: s.budget.usual, client: s.client}
+	s.decision = s.budget.usual.Claim(s.client)
 	if bytes > usualDecisionBytes {
-		s.decision.pool = s.budget.large
+		s.decision = s.budget.large.Claim(s.client)
 	}
-	return s.decision.take(bytes, until)
+	return overloaded(s.decision.Take(ctx, bytes))
 }
 
 // takeResponse waits for memory for a response, and returns all other memory.
-func (s *share) takeResponse(bytes int, until time.Time) error {
-	s.response = claim{pool: s.budget.responses, client: s.client}
-	err := s.response.take(min(int64(bytes), responsePoolBytes), until)
-	s.body.keep(0)
-	s.decision.keep(0)
-	return err
+func (s *share) takeResponse(ctx context.Context, bytes int) error {
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	s.response = s.budget.responses.Claim(s.client)
+	err := s.response.Take(ctx, min(int64(bytes), bounds.Responses))
+	s.body.Keep(0)
+	s.decision.Keep(0)
+	return overloaded(err)
+}
+
+// overloaded returns errOverloaded if there was no memory in time.
+func overloaded(err error) error {
+	if err != nil {
+		return errOverloaded
+	}
+	return nil
 }
 
 // release returns all memory.
 func (s *share) release() {
-	for _, c := range []*claim{&s.body, &s.decision, &s.response} {
-		c.keep(0)
+	for _, c := range []*bounds.Claim{&s.body, &s.decision, &s.response} {
+		c.Keep(0)
 	}
 }

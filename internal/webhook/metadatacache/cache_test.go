@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -386,6 +387,33 @@ func TestACanceledCallerStopsOnlyItsOwnWait(t *testing.T) {
 		g.answers <- answer{meta: serviceAccount("ns", "app", roleARN, "r")}
 		(<-second).wantRole(t, "r")
 		g.wantReads(t, 1)
+	})
+}
+
+// With callers that left after 10 ms, 15,000 reads waited for their turn.
+func TestAReadThatNobodyWaitsForIsCanceled(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var reads atomic.Int64
+		c := newCache(t, func(ctx context.Context, _, _ string) (*metav1.PartialObjectMetadata, error) {
+			reads.Add(1)
+			defer reads.Add(-1)
+			<-ctx.Done()
+			return nil, ctx.Err()
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		first, second := start(ctx, c), start(ctx, c)
+		if got := reads.Load(); got != 1 {
+			t.Errorf("got %d reads while two callers wait, want 1", got)
+		}
+		cancel()
+		<-first
+		<-second
+		synctest.Wait()
+		if got, kept := reads.Load(), len(c.reads); got != 0 || kept != 0 {
+			t.Errorf("got %d reads when nobody waits, and %d kept, want none", got, kept)
+		}
 	})
 }
 

@@ -1,9 +1,10 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package admission
+package bounds
 
 import (
+	"context"
 	"errors"
 	"net/netip"
 	"sync"
@@ -18,24 +19,28 @@ var (
 	another   = netip.MustParseAddr("10.0.0.3")
 )
 
-// until returns a time long after patience.
-func until() time.Time { return time.Now().Add(time.Minute) }
+// take takes from a claim, and waits for long.
+func take(c *Claim, n int64) error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	return c.Take(ctx, n)
+}
 
 // TestMemoryGoesToTheClientThatHoldsTheLeast: a client with very many requests does
 // not delay the request of another client by more than the request in progress.
 func TestMemoryGoesToTheClientThatHoldsTheLeast(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := newPool(100)
-		var claims []*claim
+		p := NewPool(100, 0)
+		var claims []*Claim
 		var taken []netip.Addr
 		var mu sync.Mutex
 		var waiting sync.WaitGroup
 		start := func(client netip.Addr) {
-			c := &claim{pool: p, client: client}
+			c := &Claim{pool: p, client: client}
 			claims = append(claims, c)
 			waiting.Go(func() {
-				if err := c.take(50, until()); err != nil {
+				if err := take(c, 50); err != nil {
 					t.Errorf("%s: %v", client, err)
 				}
 				mu.Lock()
@@ -48,14 +53,14 @@ func TestMemoryGoesToTheClientThatHoldsTheLeast(t *testing.T) {
 			start(attacker)
 		}
 		start(apiserver)
-		claims[0].keep(0)
+		claims[0].Keep(0)
 		synctest.Wait()
 		if len(taken) != 3 || taken[2] != apiserver {
 			t.Fatalf("got memory for %v, want it for the API server when the first claim ended", taken)
 		}
 		for _, c := range claims[1:] {
 			synctest.Wait()
-			c.keep(0)
+			c.Keep(0)
 		}
 		waiting.Wait()
 		if p.free != 100 || len(p.held) != 0 || len(p.waiting) != 0 {
@@ -69,20 +74,20 @@ func TestMemoryGoesToTheClientThatHoldsTheLeast(t *testing.T) {
 func TestAnIdleClaimIsInterruptedWhenAnotherOneWaits(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := newPool(100)
+		p := NewPool(100, 0)
 		var interrupted []string
 		idle := func(name string, client netip.Addr) {
-			c := &claim{pool: p, client: client}
-			if err := c.take(25, until()); err != nil {
+			c := &Claim{pool: p, client: client}
+			if err := take(c, 25); err != nil {
 				t.Fatal(err)
 			}
-			c.startIdle(func() {
+			c.StartIdle(func() {
 				interrupted = append(interrupted, name)
 				go func() { // as its handler does
-					if !c.endIdle() {
+					if !c.EndIdle() {
 						t.Errorf("%s does not know that it was interrupted", name)
 					}
-					c.keep(0)
+					c.Keep(0)
 				}()
 			})
 			time.Sleep(time.Millisecond)
@@ -92,7 +97,7 @@ func TestAnIdleClaimIsInterruptedWhenAnotherOneWaits(t *testing.T) {
 		idle("attacker's second", attacker)
 		idle("apiserver's", apiserver)
 		start := time.Now()
-		if err := (&claim{pool: p, client: apiserver}).take(25, until()); err != nil {
+		if err := take(&Claim{pool: p, client: apiserver}, 25); err != nil {
 			t.Fatal(err)
 		}
 		if waited := time.Since(start); waited > patience {
@@ -109,15 +114,15 @@ func TestAnIdleClaimIsInterruptedWhenAnotherOneWaits(t *testing.T) {
 func TestAClaimThatBecomesIdleLaterIsInterruptedToo(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := newPool(100)
-		slow := &claim{pool: p, client: attacker}
-		if err := slow.take(100, until()); err != nil {
+		p := NewPool(100, 0)
+		slow := &Claim{pool: p, client: attacker}
+		if err := take(slow, 100); err != nil {
 			t.Fatal(err)
 		}
 		taken := make(chan error, 1)
-		go func() { taken <- (&claim{pool: p, client: apiserver}).take(100, until()) }()
+		go func() { taken <- take(&Claim{pool: p, client: apiserver}, 100) }()
 		synctest.Wait() // it waits
-		slow.startIdle(func() { go slow.keep(0) })
+		slow.StartIdle(func() { go slow.Keep(0) })
 		start := time.Now()
 		if err := <-taken; err != nil {
 			t.Fatal(err)
@@ -133,70 +138,98 @@ func TestAClaimThatBecomesIdleLaterIsInterruptedToo(t *testing.T) {
 func TestTheBodyThatHoldsTheMostIsCompletedFirst(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := newPool(100)
-		holder := &claim{pool: p, client: apiserver}
-		small, large := &claim{pool: p, client: apiserver}, &claim{pool: p, client: apiserver}
-		for c, bytes := range map[*claim]int64{holder: 60, small: 10, large: 30} {
-			if err := c.take(bytes, until()); err != nil {
+		p := NewPool(100, 0)
+		holder := &Claim{pool: p, client: apiserver}
+		small, large := &Claim{pool: p, client: apiserver}, &Claim{pool: p, client: apiserver}
+		for c, bytes := range map[*Claim]int64{holder: 60, small: 10, large: 30} {
+			if err := take(c, bytes); err != nil {
 				t.Fatal(err)
 			}
 		}
-		for _, c := range []*claim{small, large} {
+		for _, c := range []*Claim{small, large} {
 			go func() {
-				if err := c.take(60, until()); err != nil {
+				if err := take(c, 60); err != nil {
 					t.Error(err)
 				}
 			}()
 			synctest.Wait()
 		}
-		holder.keep(0)
+		holder.Keep(0)
 		synctest.Wait()
 		if large.bytes != 90 || small.bytes != 10 {
 			t.Errorf("got %d and %d bytes, want the larger body to have 90", large.bytes, small.bytes)
 		}
-		large.keep(0)
+		large.Keep(0)
 		synctest.Wait()
 	})
-}
-
-func TestAResponseHoldsNoMemoryForItsDecision(t *testing.T) {
-	t.Parallel()
-	b := NewBudget()
-	s := b.newShare("10.0.0.1:1234")
-	s.body = claim{pool: b.bodies, client: s.client}
-	if err := s.body.take(1<<20, until()); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.takeDecision(100<<10, until()); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.takeResponse(200<<10, until()); err != nil {
-		t.Fatal(err)
-	}
-	if b.bodies.free != bodyPoolBytes || b.usual.free != usualPoolBytes || b.responses.held[attacker] != 200<<10 {
-		t.Errorf("got %d, %d and %d bytes free, want only the response to hold memory", b.bodies.free, b.usual.free, b.responses.free)
-	}
-	s.release()
-	if b.responses.free != responsePoolBytes {
-		t.Errorf("got %d bytes free for responses, want all", b.responses.free)
-	}
 }
 
 func TestAClaimThatWaitsInVainTakesNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := newPool(100)
-		first, second := claim{pool: p, client: attacker}, claim{pool: p, client: apiserver}
-		if err := first.take(60, until()); err != nil {
+		p := NewPool(100, 0)
+		first, second := Claim{pool: p, client: attacker}, Claim{pool: p, client: apiserver}
+		if err := take(&first, 60); err != nil {
 			t.Fatal(err)
 		}
-		if err := second.take(60, time.Now().Add(time.Second)); !errors.Is(err, errOverloaded) {
-			t.Errorf("got error %v, want %v", err, errOverloaded)
+		if err := take(&second, 60); !errors.Is(err, ErrTaken) {
+			t.Errorf("got error %v, want %v", err, ErrTaken)
 		}
-		first.keep(0)
-		second.keep(0)
+		first.Keep(0)
+		second.Keep(0)
 		if p.free != 100 || len(p.waiting) != 0 {
 			t.Errorf("got %d bytes free and %d waiting, want all free", p.free, len(p.waiting))
 		}
+	})
+}
+
+func TestAClaimWhoseCallerIsGoneWaitsNoLonger(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := NewPool(100, 0)
+		first, second := p.Claim(attacker), p.Claim(apiserver)
+		if err := take(&first, 60); err != nil {
+			t.Fatal(err)
+		}
+		ctx, leave := context.WithCancel(t.Context())
+		go func() { time.Sleep(time.Second); leave() }()
+		start := time.Now()
+		if err := second.Take(ctx, 60); !errors.Is(err, ErrTaken) || time.Since(start) != time.Second {
+			t.Errorf("got error %v after %s, want %v after 1s", err, time.Since(start), ErrTaken)
+		}
+		if len(p.waiting) != 0 || p.Held() != 60 {
+			t.Errorf("got %d waiting and %d bytes held, want none and 60", len(p.waiting), p.Held())
+		}
+	})
+}
+
+// TestTheClientWithTheMostWaitingClaimsIsRefused: others still get their place.
+func TestTheClientWithTheMostWaitingClaimsIsRefused(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := NewPool(1, 4)
+		refused := map[netip.Addr]int{}
+		var mu sync.Mutex
+		var waiting sync.WaitGroup
+		leave := make(chan struct{})
+		for _, client := range []netip.Addr{attacker, attacker, attacker, attacker, attacker, attacker, another, apiserver} {
+			waiting.Go(func() {
+				c := p.Claim(client)
+				if err := take(&c, 1); err != nil {
+					mu.Lock()
+					defer mu.Unlock()
+					refused[client]++
+					return
+				}
+				<-leave
+				c.Keep(0)
+			})
+			synctest.Wait()
+		}
+		if len(refused) != 1 || refused[attacker] != 3 || len(p.waiting) != 4 {
+			t.Errorf("got %v refused and %d waiting, want three of the attacker and 4", refused, len(p.waiting))
+		}
+		close(leave)
+		waiting.Wait()
 	})
 }
