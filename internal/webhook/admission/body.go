@@ -92,7 +92,7 @@ func (h *Handler[T]) readBody(ctx context.Context, m *memory[T], s *share, w htt
 	grow := func(buffer []byte, capacity int) ([]byte, error) {
 		if capacity > usualBodyBytes {
 			first := cap(buffer) <= usualBodyBytes
-			if err := s.takeBody(ctx, int64(capacity)); err != nil {
+			if err := s.body.Take(ctx, int64(capacity)); err != nil {
 				return buffer, err
 			}
 			if first {

@@ -35,9 +35,10 @@ type Budget struct {
 
 // NewBudget returns a Budget with the limits of lanyard-webhook.
 func NewBudget() *Budget {
+	pool := func(size int64) *bounds.Pool { return bounds.NewPool(size, 0, errOverloaded) }
 	return &Budget{
-		bodies: bounds.NewPool(bounds.LargeBodies, 0), usual: bounds.NewPool(bounds.UsualDecisions, 0),
-		large: bounds.NewPool(bounds.LargeDecisions, 0), responses: bounds.NewPool(bounds.Responses, 0), lines: newLineLimiter(),
+		bodies: pool(bounds.LargeBodies), usual: pool(bounds.UsualDecisions), large: pool(bounds.LargeDecisions),
+		responses: pool(bounds.Responses), lines: newLineLimiter(),
 	}
 }
 
@@ -54,11 +55,6 @@ func (b *Budget) newShare(remote string) share {
 	return share{budget: b, client: address.Addr().Unmap()}
 }
 
-// takeBody waits for memory for a part of the body.
-func (s *share) takeBody(ctx context.Context, bytes int64) error {
-	return overloaded(s.body.Take(ctx, bytes))
-}
-
 // takeDecision waits for memory for a decision of this cost.
 func (s *share) takeDecision(ctx context.Context, cost int) error {
 	bytes := min(int64(cost), maxDecisionBytes)
@@ -66,7 +62,7 @@ func (s *share) takeDecision(ctx context.Context, cost int) error {
 	if bytes > usualDecisionBytes {
 		s.decision = s.budget.large.Claim(s.client)
 	}
-	return overloaded(s.decision.Take(ctx, bytes))
+	return s.decision.Take(ctx, bytes)
 }
 
 // takeResponse waits for memory for a response, and returns all other memory.
@@ -77,15 +73,7 @@ func (s *share) takeResponse(ctx context.Context, bytes int) error {
 	err := s.response.Take(ctx, min(int64(bytes), bounds.Responses))
 	s.body.Keep(0)
 	s.decision.Keep(0)
-	return overloaded(err)
-}
-
-// overloaded returns errOverloaded if there was no memory in time.
-func overloaded(err error) error {
-	if err != nil {
-		return errOverloaded
-	}
-	return nil
+	return err
 }
 
 // release returns all memory.

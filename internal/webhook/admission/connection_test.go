@@ -276,8 +276,8 @@ func TestLargeReviewsThatDoNotEndFillNoMemory(t *testing.T) {
 		if got := taken.Load(); got > held+clients*each {
 			t.Errorf("the server took %d bytes, want at most the %d of the budget and %d for each client", got, held, each)
 		}
-		if held < 8<<20 || held > 16<<20 {
-			t.Errorf("got %d bytes of the budget in use, want most of the 16 MiB for bodies", held)
+		if held < 8<<20 || held > bounds.LargeBodies {
+			t.Errorf("got %d bytes of the budget in use, want most of the %d for bodies", held, bounds.LargeBodies)
 		}
 		time.Sleep(time.Minute)
 		if held := f.budget.Held(); held != (admission.Held{}) {

@@ -12,7 +12,7 @@ func TestAResponseHoldsNoMemoryForItsDecision(t *testing.T) {
 	b := NewBudget()
 	s := b.newShare("10.0.0.1:1234")
 	s.body = b.bodies.Claim(s.client)
-	if err := s.takeBody(t.Context(), 1<<20); err != nil {
+	if err := s.body.Take(t.Context(), 1<<20); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.takeDecision(t.Context(), 100<<10); err != nil {

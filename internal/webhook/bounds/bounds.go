@@ -23,16 +23,16 @@ type Connections struct {
 var (
 	// Reviews is for all API servers together. Each has as many connections as reviews at
 	// a time, and a review takes a millisecond.
-	Reviews = Connections{Open: 256, Fresh: 64, FreshOfOneAddress: 32, Ending: 32}
+	Reviews = Connections{Open: 256, Fresh: 64, FreshOfOneAddress: 32, Ending: 24}
 	// Others is for kubelets and Prometheus.
-	Others = Connections{Open: 32, Fresh: 16, FreshOfOneAddress: 8, Ending: 16}
+	Others = Connections{Open: 32, Fresh: 8, FreshOfOneAddress: 4, Ending: 8}
 )
 
 // The memory that requests take at each stage.
 const (
 	// UsualBody is more than nearly all bodies have, and is counted with the connection.
 	// LargeBodies is for what longer bodies have in memory, of at most 7 MiB each.
-	UsualBody, LargeBodies = 64 << 10, 16 << 20
+	UsualBody, LargeBodies = 64 << 10, 14 << 20
 	// UsualDecisions is for decisions of at most 512 KiB each, LargeDecisions for others.
 	UsualDecisions, LargeDecisions = 8 << 20, 12 << 20
 	// Responses is for responses that their clients have not read.
@@ -43,8 +43,8 @@ const (
 
 const (
 	// FirstBytes limits what a connection reads before it has sent the header of its first
-	// request: crypto/tls takes up to twelve bytes of memory for a byte of a hello, until the
-	// handshake ends. A Go client sends a hello of 1.5 KB. There is room for its chain of
+	// request: crypto/tls takes up to 18 bytes of memory for a byte of a hello, until the handshake
+	// ends. A Go client sends a hello of 1.5 KB. There is room for its chain of
 	// certificates, four of 2 KB, and a header.
 	FirstBytes = 16 << 10
 	// HandshakeTimeout limits the TLS handshake, and then reading the header of a request.
@@ -57,11 +57,12 @@ const (
 	// idleBytes is the memory without a caller, most of which is the program itself.
 	idleBytes = 20 << 20
 	// FreshBytes is what a connection takes until its handshake has ended, at most.
-	FreshBytes = 256 << 10
+	FreshBytes = 288 << 10
 	// usedBytes is what a connection takes afterwards: its buffers, stacks and goroutines;
 	// plainBytes is without TLS.
 	usedBytes, plainBytes = 40 << 10, 24 << 10
-	// readBytes is what a live read takes: a goroutine, and a request to the API server.
+	// readBytes is what a live read takes: a goroutine, a request to the API server, and the
+	// metadata of an ordinary object.
 	readBytes = 8 << 10
 )
 
@@ -93,6 +94,7 @@ func Stages(memory int64) []Stage {
 		{"while a larger decision waits", "Pool of LargeDecisions, ?timeout=", 1, LargeDecisions},
 		{"while a ServiceAccount or Namespace is read", "a handler waits for one, readTimeout", Reviews.Open + Reviews.Ending, readBytes},
 		{"while a response is written", "Pool of Responses, writeTimeout", 1, Responses},
+		{"before the first request of the metrics, if they have TLS", "as above", Others.Fresh, FreshBytes - plainBytes},
 		{"on the ports of metrics and probes", "Connections", 2 * (Others.Open + Others.Ending), plainBytes},
 	}
 }

@@ -6,15 +6,11 @@ package bounds
 import (
 	"cmp"
 	"context"
-	"errors"
 	"net/netip"
 	"slices"
 	"sync"
 	"time"
 )
-
-// ErrTaken is the error of a claim that does not get what it wants.
-var ErrTaken = errors.New("too many other requests")
 
 // patience is how long a request may wait for its client, since it was last given memory,
 // while other requests wait. An API server sends and reads at once.
@@ -28,7 +24,8 @@ const patience = 200 * time.Millisecond
 // client are interrupted: of the client that holds the most, the request that has waited
 // for the longest time.
 type Pool struct {
-	most    int // claims that may wait; 0 for any number
+	most    int   // claims that may wait; 0 for any number
+	taken   error // of a claim that does not get what it wants
 	size    int64
 	mu      sync.Mutex
 	free    int64
@@ -40,9 +37,10 @@ type Pool struct {
 }
 
 // NewPool returns a Pool of this size. If more than a number of claims wait, one of the client
-// that has most of them gets nothing; 0 means any number.
-func NewPool(size int64, waiting int) *Pool {
-	return &Pool{most: waiting, size: size, free: size, held: map[netip.Addr]int64{}}
+// that has most of them gets nothing; 0 means any number. A claim that gets nothing returns
+// the error.
+func NewPool(size int64, waiting int, taken error) *Pool {
+	return &Pool{most: waiting, taken: taken, size: size, free: size, held: map[netip.Addr]int64{}}
 }
 
 // Held returns how much of the pool is held.
@@ -74,7 +72,7 @@ func (c *Claim) Take(ctx context.Context, bytes int64) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if c.interrupted {
-		return ErrTaken
+		return p.taken
 	}
 	c.wanted = bytes
 	if len(p.waiting) == 0 && bytes <= p.free {
@@ -95,7 +93,7 @@ func (c *Claim) Take(ctx context.Context, bytes int64) error {
 	p.mu.Lock()
 	if p.stopWaiting(c) || c.interrupted {
 		p.grant() // to claims behind this one
-		return ErrTaken
+		return p.taken
 	}
 	return nil
 }

@@ -19,6 +19,8 @@ var (
 	another   = netip.MustParseAddr("10.0.0.3")
 )
 
+var errTaken = errors.New("taken")
+
 // take takes from a claim, and waits for long.
 func take(c *Claim, n int64) error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -31,7 +33,7 @@ func take(c *Claim, n int64) error {
 func TestMemoryGoesToTheClientThatHoldsTheLeast(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := NewPool(100, 0)
+		p := NewPool(100, 0, errTaken)
 		var claims []*Claim
 		var taken []netip.Addr
 		var mu sync.Mutex
@@ -74,7 +76,7 @@ func TestMemoryGoesToTheClientThatHoldsTheLeast(t *testing.T) {
 func TestAnIdleClaimIsInterruptedWhenAnotherOneWaits(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := NewPool(100, 0)
+		p := NewPool(100, 0, errTaken)
 		var interrupted []string
 		idle := func(name string, client netip.Addr) {
 			c := &Claim{pool: p, client: client}
@@ -114,7 +116,7 @@ func TestAnIdleClaimIsInterruptedWhenAnotherOneWaits(t *testing.T) {
 func TestAClaimThatBecomesIdleLaterIsInterruptedToo(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := NewPool(100, 0)
+		p := NewPool(100, 0, errTaken)
 		slow := &Claim{pool: p, client: attacker}
 		if err := take(slow, 100); err != nil {
 			t.Fatal(err)
@@ -138,7 +140,7 @@ func TestAClaimThatBecomesIdleLaterIsInterruptedToo(t *testing.T) {
 func TestTheBodyThatHoldsTheMostIsCompletedFirst(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := NewPool(100, 0)
+		p := NewPool(100, 0, errTaken)
 		holder := &Claim{pool: p, client: apiserver}
 		small, large := &Claim{pool: p, client: apiserver}, &Claim{pool: p, client: apiserver}
 		for c, bytes := range map[*Claim]int64{holder: 60, small: 10, large: 30} {
@@ -167,13 +169,13 @@ func TestTheBodyThatHoldsTheMostIsCompletedFirst(t *testing.T) {
 func TestAClaimThatWaitsInVainTakesNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := NewPool(100, 0)
+		p := NewPool(100, 0, errTaken)
 		first, second := Claim{pool: p, client: attacker}, Claim{pool: p, client: apiserver}
 		if err := take(&first, 60); err != nil {
 			t.Fatal(err)
 		}
-		if err := take(&second, 60); !errors.Is(err, ErrTaken) {
-			t.Errorf("got error %v, want %v", err, ErrTaken)
+		if err := take(&second, 60); !errors.Is(err, errTaken) {
+			t.Errorf("got error %v, want %v", err, errTaken)
 		}
 		first.Keep(0)
 		second.Keep(0)
@@ -186,7 +188,7 @@ func TestAClaimThatWaitsInVainTakesNothing(t *testing.T) {
 func TestAClaimWhoseCallerIsGoneWaitsNoLonger(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := NewPool(100, 0)
+		p := NewPool(100, 0, errTaken)
 		first, second := p.Claim(attacker), p.Claim(apiserver)
 		if err := take(&first, 60); err != nil {
 			t.Fatal(err)
@@ -194,8 +196,8 @@ func TestAClaimWhoseCallerIsGoneWaitsNoLonger(t *testing.T) {
 		ctx, leave := context.WithCancel(t.Context())
 		go func() { time.Sleep(time.Second); leave() }()
 		start := time.Now()
-		if err := second.Take(ctx, 60); !errors.Is(err, ErrTaken) || time.Since(start) != time.Second {
-			t.Errorf("got error %v after %s, want %v after 1s", err, time.Since(start), ErrTaken)
+		if err := second.Take(ctx, 60); !errors.Is(err, errTaken) || time.Since(start) != time.Second {
+			t.Errorf("got error %v after %s, want %v after 1s", err, time.Since(start), errTaken)
 		}
 		if len(p.waiting) != 0 || p.Held() != 60 {
 			t.Errorf("got %d waiting and %d bytes held, want none and 60", len(p.waiting), p.Held())
@@ -207,7 +209,7 @@ func TestAClaimWhoseCallerIsGoneWaitsNoLonger(t *testing.T) {
 func TestTheClientWithTheMostWaitingClaimsIsRefused(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := NewPool(1, 4)
+		p := NewPool(1, 4, errTaken)
 		refused := map[netip.Addr]int{}
 		var mu sync.Mutex
 		var waiting sync.WaitGroup

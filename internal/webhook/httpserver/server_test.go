@@ -108,7 +108,8 @@ func TestAHandshakeDoesNotFillTheMemory(t *testing.T) {
 		synctest.Wait()
 		each := (heap() - before) / int64(bounds.Reviews.FreshOfOneAddress)
 		t.Logf("%d bytes of memory for a hello of %d bytes", each, len(hello))
-		if each > bounds.FreshBytes {
+		const stacks = 16 << 10 // of its goroutines
+		if each+stacks > bounds.FreshBytes {
 			t.Errorf("got %d bytes of memory for each connection, want at most %d", each, bounds.FreshBytes)
 		}
 
@@ -132,7 +133,7 @@ func heap() int64 {
 	runtime.GC()
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	return int64(m.HeapAlloc + m.StackInuse)
+	return int64(m.HeapAlloc)
 }
 
 func TestAServerSpeaksOnlyHTTP1(t *testing.T) {

@@ -76,7 +76,7 @@ func NewReader(opts Options) (*Reader, error) {
 	}
 	r := &Reader{
 		opts:  opts,
-		turns: bounds.NewPool(maxReads, bounds.PendingReads),
+		turns: bounds.NewPool(maxReads, bounds.PendingReads, errors.New("no turn in time")),
 		reads: map[readKey]*read{},
 		rate:  rate.NewLimiter(readsPerSecond, readsBurst),
 	}

@@ -10,6 +10,7 @@ import (
 	"bufio"
 	"context"
 	"crypto/tls"
+	"encoding/binary"
 	"io"
 	"net"
 	"net/http"
@@ -133,15 +134,41 @@ func (c *Client) connect(ctx context.Context) {
 	c.Behavior(ctx, conn, c.Stage.Next)
 }
 
-// Hello returns a TLS hello of nearly this many bytes, at most 64 KiB, with as many names of
-// protocols as fit: crypto/tls takes many bytes of memory for each.
+// Hello returns a TLS hello of nearly this many bytes, at most 64 KiB, for which crypto/tls
+// takes as much memory as possible: it has binders of sessions, of a byte each.
 func Hello(size int) string {
-	const others = 1700
 	var hello recorder
-	names := []string{"http/1.1"} // or else the server denies it at once
-	names = append(names, slices.Repeat([]string{"x"}, max(0, size-others)/2)...)
-	_ = tls.Client(&hello, &tls.Config{InsecureSkipVerify: true, NextProtos: names}).Handshake() //nolint:gosec // nobody answers
-	return hello.sent.String()
+	_ = tls.Client(&hello, &tls.Config{InsecureSkipVerify: true}).Handshake() //nolint:gosec // nobody answers
+	text := []byte(hello.sent.String())
+	binders := strings.Repeat("\x01x", max(2, size-len(text)-32)/2)
+	session := "\x00\x07\x00\x01x\x00\x00\x00\x00" + string(binary.BigEndian.AppendUint16(nil, uint16(len(binders)))) + binders
+	extension := append([]byte{0, 41}, binary.BigEndian.AppendUint16(nil, uint16(len(session)))...)
+	extension = append(extension, session...)
+
+	// The lengths before: of the record, the hello, and its extensions, which come after
+	// the version, a random number, a session, the cipher suites and the compressions.
+	add := func(at int) {
+		binary.BigEndian.PutUint16(text[at:], binary.BigEndian.Uint16(text[at:])+uint16(len(extension)))
+	}
+	at := 5 + 4 + 2 + 32
+	at += 1 + int(text[at])
+	at += 2 + int(binary.BigEndian.Uint16(text[at:]))
+	at += 1 + int(text[at])
+	add(3)
+	add(7)
+	add(at)
+	return records(append(text, extension...))
+}
+
+// records splits a record that is too long into records of 16 KiB.
+func records(long []byte) string {
+	var text []byte
+	for part := range slices.Chunk(long[5:], 16<<10) {
+		text = append(text, long[:3]...)
+		text = binary.BigEndian.AppendUint16(text, uint16(len(part)))
+		text = append(text, part...)
+	}
+	return string(text)
 }
 
 // recorder is a connection on which nobody answers.
