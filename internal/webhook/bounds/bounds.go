@@ -23,7 +23,7 @@ type Connections struct {
 var (
 	// Reviews is for all API servers together. Each has as many connections as reviews at
 	// a time, and a review takes a millisecond.
-	Reviews = Connections{Open: 256, Fresh: 64, FreshOfOneAddress: 32, Ending: 24}
+	Reviews = Connections{Open: 256, Fresh: 64, FreshOfOneAddress: 32, Ending: 16}
 	// Others is for kubelets and Prometheus.
 	Others = Connections{Open: 32, Fresh: 8, FreshOfOneAddress: 4, Ending: 8}
 )
@@ -31,13 +31,18 @@ var (
 // The memory that requests take at each stage.
 const (
 	// UsualBody is more than nearly all bodies have, and is counted with the connection.
-	// LargeBodies is for what longer bodies have in memory, of at most 7 MiB each.
-	UsualBody, LargeBodies = 64 << 10, 14 << 20
-	// UsualDecisions is for decisions of at most 512 KiB each, LargeDecisions for others.
-	UsualDecisions, LargeDecisions = 8 << 20, 12 << 20
+	UsualBody = 64 << 10
+	// LargeBodies is for longer bodies, of at most 7 MiB each, as far as they have arrived.
+	LargeBodies = 14 << 20
+	// UsualDecisions is for decisions of at most 512 KiB each.
+	UsualDecisions = 8 << 20
+	// LargeDecisions is for others.
+	LargeDecisions = 12 << 20
 	// Responses is for responses that their clients have not read.
 	Responses = 4 << 20
-	// PendingReads is the number of live reads that wait for their turn.
+	// Reads is the number of live reads at a time of one resource, of which there are two.
+	Reads = 64
+	// PendingReads is the number of those that wait for their turn.
 	PendingReads = 256
 )
 
@@ -92,7 +97,7 @@ func Stages(memory int64) []Stage {
 		{"while a larger body arrives", "Pool of LargeBodies, bodyTimeout", 1, LargeBodies},
 		{"while a usual decision waits", "Pool of UsualDecisions, ?timeout=", 1, UsualDecisions},
 		{"while a larger decision waits", "Pool of LargeDecisions, ?timeout=", 1, LargeDecisions},
-		{"while a ServiceAccount or Namespace is read", "a handler waits for one, readTimeout", Reviews.Open + Reviews.Ending, readBytes},
+		{"while a ServiceAccount or Namespace is read", "a handler waits for one; Pool of Reads, readTimeout", Reviews.Open + Reviews.Ending + 2*Reads, readBytes},
 		{"while a response is written", "Pool of Responses, writeTimeout", 1, Responses},
 		{"before the first request of the metrics, if they have TLS", "as above", Others.Fresh, FreshBytes - plainBytes},
 		{"on the ports of metrics and probes", "Connections", 2 * (Others.Open + Others.Ending), plainBytes},

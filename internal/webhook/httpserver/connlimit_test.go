@@ -252,7 +252,7 @@ func TestAnAddressWhoseHandlersDoNotEndIsRefused(t *testing.T) {
 		var running, most atomic.Int64
 		leave := make(chan struct{})
 		limits := bounds.Connections{Open: 8, Fresh: 4, FreshOfOneAddress: 2, Ending: 8}
-		listener := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		listener := serve(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			if r.URL.Path == "/quick" {
 				return
 			}

@@ -27,11 +27,10 @@ import (
 // not exist. Reads above the limits wait for their turns, which go to the client (see
 // bounds.Client) that holds the least.
 const (
-	maxReads       = 64 // at a time
 	readsPerSecond = 200
 	readsBurst     = 400
-	// readTimeout limits one live read. One Get waits for at most two of them, and no
-	// longer than its context allows.
+	// readTimeout limits one live read, the wait for its turn included. One Get waits for at
+	// most two of them, and no longer than its context allows.
 	readTimeout = 5 * time.Second
 )
 
@@ -76,7 +75,7 @@ func NewReader(opts Options) (*Reader, error) {
 	}
 	r := &Reader{
 		opts:  opts,
-		turns: bounds.NewPool(maxReads, bounds.PendingReads, errors.New("no turn in time")),
+		turns: bounds.NewPool(bounds.Reads, bounds.PendingReads, errors.New("no turn in time")),
 		reads: map[readKey]*read{},
 		rate:  rate.NewLimiter(readsPerSecond, readsBurst),
 	}
@@ -122,7 +121,7 @@ func (r *Reader) Forget(age time.Duration) { r.invalidated.forget(time.Now().Add
 // namespace.
 //
 // Callers of one client that wait for the same object share a read. A caller that is
-// canceled stops only its own wait; a read that nobody waits for is canceled. The error for an object that does not exist satisfies
+// canceled stops only its own wait; a read that nobody waits for loses its place in the line. The error for an object that does not exist satisfies
 // apierrors.IsNotFound; after any other error nothing is known of the object, and the
 // caller may try again.
 func (r *Reader) Get(ctx context.Context, namespace, name string) (Object, error) {
@@ -204,7 +203,7 @@ func (r *Reader) join(ctx context.Context, key readKey) (current *read, joined b
 	return current, joined
 }
 
-// leave removes a caller from the read. The last one cancels it.
+// leave removes a caller from the read. The last one ends its wait for a turn.
 func (r *Reader) leave(key readKey, current *read) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -222,6 +221,10 @@ func (r *Reader) endJoining(key readKey, current *read) {
 }
 
 // readNow reads the object when it is its turn.
+//
+// The context may end the wait, but not the request to the API server, which keeps its turn
+// until the response. A client of HTTP/2 would not be done with it: the request still counts
+// as one of its connection, and the next requests open other connections.
 func (r *Reader) readNow(ctx context.Context, key readKey) (Object, error) {
 	turn := r.turns.Claim(key.client)
 	err := turn.Take(ctx, 1)
@@ -232,6 +235,9 @@ func (r *Reader) readNow(ctx context.Context, key readKey) (Object, error) {
 	if err != nil {
 		return Object{}, fmt.Errorf("too many other objects are being read: %w", err)
 	}
+	deadline, _ := ctx.Deadline()
+	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), deadline)
+	defer cancel()
 	// Without a resource version, it is a quorum read.
 	meta, err := r.opts.Client.Resource(r.opts.Resource).Namespace(key.Namespace).Get(ctx, key.Name, metav1.GetOptions{})
 	if err != nil {

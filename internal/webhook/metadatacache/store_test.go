@@ -153,7 +153,7 @@ func TestLiveReadsAreLimitedInNumber(t *testing.T) {
 			return serviceAccount(namespace, name), nil
 		})
 		var readers sync.WaitGroup
-		for i := range 2 * maxReads {
+		for i := range 2 * bounds.Reads {
 			readers.Go(func() {
 				if _, err := c.Get(t.Context(), "ns", fmt.Sprintf("app-%d", i)); err != nil {
 					t.Errorf("got error %v, want each read to have its turn", err)
@@ -161,8 +161,8 @@ func TestLiveReadsAreLimitedInNumber(t *testing.T) {
 			})
 		}
 		synctest.Wait()
-		if got := begun.Load(); got != maxReads {
-			t.Errorf("got %d reads at a time, want %d", got, maxReads)
+		if got := begun.Load(); got != bounds.Reads {
+			t.Errorf("got %d reads at a time, want %d", got, bounds.Reads)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -187,7 +187,7 @@ func TestClientsTakeTurnsInLiveReads(t *testing.T) {
 		})
 		attacker := bounds.WithClient(t.Context(), netip.MustParseAddr("10.0.0.2"))
 		ordinary := bounds.WithClient(t.Context(), netip.MustParseAddr("10.0.0.1"))
-		const clients = maxReads + bounds.PendingReads + 10
+		const clients = bounds.Reads + bounds.PendingReads + 10
 		var refused atomic.Int64
 		var readers sync.WaitGroup
 		for i := range clients {

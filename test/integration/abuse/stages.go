@@ -27,8 +27,7 @@ func LargeHellos(n int) Load {
 }
 
 // AbandonedReviews opens count connections, 32 at a time, that each send a review of 60 kB of
-// another ServiceAccount that does not exist, do not read, and are opened in place of each
-// other.
+// another ServiceAccount that does not exist, with the longest timeout, and leave.
 func AbandonedReviews(count int) Load {
 	return Load{"reviews that nobody waits for", func(ctx context.Context, target *Target, tally *Tally) {
 		dial, random := target.encrypted(target.Reviews), rand.String(8)
@@ -43,14 +42,13 @@ func AbandonedReviews(count int) Load {
 						continue
 					}
 					tally.add("connections opened")
-					context.AfterFunc(ctx, func() { _ = conn.Close() })
 					body := target.unknown(random, i).annotatedPodReview(`"note":"` + strings.Repeat("x", 60_000) + `"`)
 					_, _ = conn.Write(append([]byte(head("?timeout=30s", len(body))), body...))
+					_ = conn.Close()
 				}
 			})
 		}
 		senders.Wait()
-		<-ctx.Done()
 	}}
 }
 

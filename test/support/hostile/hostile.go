@@ -114,7 +114,7 @@ func (c *Client) connect(ctx context.Context) {
 	defer raw.Close()
 	defer context.AfterFunc(ctx, func() { _ = raw.Close() })()
 	if c.TLS && !c.Stage.Handshake {
-		encrypted := tls.Client(raw, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // an attacker does not care who answers
+		encrypted := tls.Client(raw, &tls.Config{InsecureSkipVerify: true}) // an attacker does not care who answers
 		if encrypted.HandshakeContext(ctx) != nil {
 			return
 		}
@@ -138,7 +138,7 @@ func (c *Client) connect(ctx context.Context) {
 // takes as much memory as possible: it has binders of sessions, of a byte each.
 func Hello(size int) string {
 	var hello recorder
-	_ = tls.Client(&hello, &tls.Config{InsecureSkipVerify: true}).Handshake() //nolint:gosec // nobody answers
+	_ = tls.Client(&hello, &tls.Config{InsecureSkipVerify: true}).HandshakeContext(context.Background()) // nobody answers
 	text := []byte(hello.sent.String())
 	binders := strings.Repeat("\x01x", max(2, size-len(text)-32)/2)
 	session := "\x00\x07\x00\x01x\x00\x00\x00\x00" + string(binary.BigEndian.AppendUint16(nil, uint16(len(binders)))) + binders
