@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	ctrlwebhook "sigs.k8s.io/controller-runtime/pkg/webhook"
 
+	"github.com/lanyard-dev/lanyard/internal/webhook/bounds"
 	"github.com/lanyard-dev/lanyard/internal/webhook/httpserver"
 	"github.com/lanyard-dev/lanyard/internal/webhook/servingcert"
 )
@@ -47,7 +48,7 @@ func NewServer(o ctrlwebhook.Options) ctrlwebhook.Server {
 // net/http may allocate 30 MiB, and wait for a silent client for 32 seconds: turn them off.
 func NewPort(name, address string, handler http.Handler) *manager.Server {
 	log := ctrl.Log.WithName("lanyard").WithName(name)
-	return &manager.Server{Name: name, Server: httpserver.New(address, handler, nil, httpserver.MaxOtherConnections, log)}
+	return &manager.Server{Name: name, Server: httpserver.New(address, handler, nil, bounds.Others, log)}
 }
 
 // server is a server of controller-runtime that is started with limits.
@@ -96,7 +97,7 @@ func (s *server) Start(ctx context.Context) error {
 // limited returns the HTTP server with its limits.
 func (s *server) limited(config *tls.Config, log logr.Logger) *http.Server {
 	address := net.JoinHostPort(s.options.Host, strconv.Itoa(s.options.Port))
-	return httpserver.New(address, s.options.WebhookMux, config, httpserver.MaxReviewConnections, log)
+	return httpserver.New(address, s.options.WebhookMux, config, bounds.Reviews, log)
 }
 
 func (s *server) inCertDir(name string) string { return filepath.Join(s.options.CertDir, name) }

@@ -38,7 +38,7 @@
 //   - RBAC: the rights to get, list and watch ServiceAccounts and Namespaces, and nothing
 //     else that the operator does not need for itself;
 //   - a memory limit, and GOMEMLIMIT below it: requests and their connections may take
-//     66 MiB, in addition to the operator's own memory and the cache;
+//     81 MiB, in addition to the operator's own memory and the cache;
 //   - several replicas, and a delay between SIGTERM and the end of the manager, in which
 //     the cluster removes the replica from its Service.
 //

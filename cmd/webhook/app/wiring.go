@@ -26,6 +26,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/internal/options"
 	"github.com/lanyard-dev/lanyard/internal/webhook/admission"
+	"github.com/lanyard-dev/lanyard/internal/webhook/bounds"
 	"github.com/lanyard-dev/lanyard/internal/webhook/httpserver"
 	"github.com/lanyard-dev/lanyard/internal/webhook/injector"
 	"github.com/lanyard-dev/lanyard/internal/webhook/metadatacache"
@@ -160,12 +161,12 @@ func (p *program) addServers() error {
 		p.others = append(p.others, callers.Start)
 	}
 	address := net.JoinHostPort(host(p.options.BindAddress), strconv.Itoa(p.options.SecurePort))
-	p.reviews = httpserver.New(address, httpserver.Closing(p.draining, reviewMux(p)), tlsConfig, httpserver.MaxReviewConnections, p.log.WithName("reviews"))
+	p.reviews = httpserver.New(address, httpserver.Closing(p.draining, reviewMux(p)), tlsConfig, bounds.Reviews, p.log.WithName("reviews"))
 	// An API server closes an idle connection after 90 seconds. This side must not
 	// close it first: a request may be on its way.
 	p.reviews.IdleTimeout = 3 * time.Minute
 	if p.options.HealthProbeBindAddress != "0" {
-		p.serveAtOnce(httpserver.New(p.options.HealthProbeBindAddress, p.healthMux(address, own), nil, httpserver.MaxOtherConnections, p.log.WithName("health")))
+		p.serveAtOnce(httpserver.New(p.options.HealthProbeBindAddress, p.healthMux(address, own), nil, bounds.Others, p.log.WithName("health")))
 	}
 	if p.options.MetricsBindAddress != "0" {
 		p.addMetrics(p.log.WithName("metrics"))
@@ -191,7 +192,7 @@ func (p *program) addMetrics(log logr.Logger) {
 	}
 	mux := http.NewServeMux()
 	mux.Handle(metricsPath, handler)
-	p.serveAtOnce(httpserver.New(p.options.MetricsBindAddress, mux, tlsConfig, httpserver.MaxOtherConnections, log))
+	p.serveAtOnce(httpserver.New(p.options.MetricsBindAddress, mux, tlsConfig, bounds.Others, log))
 }
 
 // host returns the host to listen on. For Go, 0.0.0.0 means only IPv4, and an
@@ -203,11 +204,11 @@ func host(bindAddress string) string {
 	return bindAddress
 }
 
-// cacheBytes returns the limit of the memory for ServiceAccounts: a quarter of
-// GOMEMLIMIT, which the chart sets.
+// cacheBytes returns the limit of the memory for ServiceAccounts: a part of GOMEMLIMIT,
+// which the chart sets.
 func cacheBytes() int64 {
 	if limit := debug.SetMemoryLimit(-1); limit < math.MaxInt64 {
-		return limit / 4
+		return bounds.CacheBytes(limit)
 	}
 	return 32 << 20
 }
