@@ -113,7 +113,8 @@ const (
 )
 
 // findUnknownNames reports the names in the pod's annotations that no container
-// has, each with the nearest name of a container, the first one with all names.
+// has, each with the nearest name of a container, the first one with all names. It makes one
+// finding of all names after the first maxTexts: an annotation may have very many.
 func (m *mutation) findUnknownNames() {
 	listed := slices.Concat(m.selection.Containers, m.selection.SkipContainers)
 	if len(listed) == 0 {
@@ -127,8 +128,15 @@ func (m *mutation) findUnknownNames() {
 		names = append(names, name)
 	}
 	unknown := slices.DeleteFunc(listed, func(name string) bool { return has[name] })
-	m.findings = slices.Grow(m.findings, len(unknown)) // there may be very many
+	m.findings = slices.Grow(m.findings, min(len(unknown), maxTexts+1))
 	for i, name := range unknown {
+		if i == maxTexts {
+			m.add([]byte(name), Finding{
+				Reason: reason.ContainerNotFound, Field: m.listOf(name), Got: texts.Cut(name, texts.MaxShown),
+				Detail: fmt.Sprintf("an annotation names it, and %d more that the pod does not have", len(unknown)-i-1), Fix: notFoundFix,
+			})
+			return
+		}
 		nearest := ""
 		if i < maxComparedNames {
 			nearest = texts.Nearest(name, names[:min(len(names), maxComparedContainers)])
@@ -144,17 +152,20 @@ func (m *mutation) findUnknownNames() {
 		}
 		m.add([]byte(name), Finding{
 			Reason: reason.ContainerNotFound, Field: m.listOf(name), Got: texts.Cut(name, texts.MaxShown), Want: nearest, Detail: detail,
-			Fix: "Correct the name in the annotation.",
+			Fix: notFoundFix,
 		})
 	}
 }
 
+// notFoundFix is the fix for a name that no container has.
+const notFoundFix = "Correct the name in the annotation."
+
 // listOf returns the field of the annotation that names a container.
 func (m *mutation) listOf(name string) string {
 	if slices.Contains(m.selection.Containers, name) {
-		return annotationField(annotations.Containers)
+		return containersField
 	}
-	return annotationField(annotations.SkipContainers)
+	return skipContainersField
 }
 
 // shownNames returns the names of containers as a message shows them.

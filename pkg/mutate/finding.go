@@ -47,15 +47,18 @@ func (m *mutation) add(container []byte, f Finding) {
 
 // nothingLeft is the finding about a pod that the guard denies.
 var nothingLeft = Finding{
-	Reason: reason.NoContainer, Field: annotationField(annotations.Containers) + ", " + annotationField(annotations.SkipContainers),
+	Reason: reason.NoContainer, Field: containersField + ", " + skipContainersField,
 	Detail: "the pod's annotations leave out all of its containers, so none has a token: unless another webhook adds a container that they name, the guard denies the pod. " +
 		"To create it without credentials, annotate it with " + annotations.Inject + `: "` + annotations.OptOut + `"`,
 	Fix: "Correct " + annotations.Containers + " or " + annotations.SkipContainers + ". If the pod needs no credentials, annotate it with " +
 		annotations.Inject + `: "` + annotations.OptOut + `" instead.`,
 }
 
-// annotationField returns the field of an annotation of the pod.
-func annotationField(key string) string { return "metadata.annotations[" + key + "]" }
+// Fields of the annotations that select containers.
+const (
+	containersField     = "metadata.annotations[" + annotations.Containers + "]"
+	skipContainersField = "metadata.annotations[" + annotations.SkipContainers + "]"
+)
 
 // variableFields returns the fields of variables of a container.
 func variableFields(names ...string) string { return "env[" + strings.Join(names, "], env[") + "]" }
