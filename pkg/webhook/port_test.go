@@ -25,12 +25,12 @@ func TestAPortDisconnectsASilentClient(t *testing.T) {
 		port.Listener = listener
 		go func() { _ = port.Start(t.Context()) }()
 		conn := memnet.Dial(t, listener, "10.0.0.1")
-		want := time.Now().Add(5 * time.Second)
+		want := time.Now().Add(2 * time.Second)
 		if _, err := conn.Read(make([]byte, 1)); err == nil {
 			t.Error("got a byte, want the end of the connection")
 		}
 		if got := time.Now(); !got.Equal(want) {
-			t.Errorf("got the end at %s, want it after 5 seconds, at %s", got, want)
+			t.Errorf("got the end at %s, want it after 2 seconds, at %s", got, want)
 		}
 	})
 }
