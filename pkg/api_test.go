@@ -5,6 +5,7 @@
 package pkg_test
 
 import (
+	"errors"
 	"fmt"
 	"go/ast"
 	"go/constant"
@@ -12,6 +13,8 @@ import (
 	"go/parser"
 	"go/token"
 	"go/types"
+	"os"
+	"os/exec"
 	"path"
 	"path/filepath"
 	"slices"
@@ -20,25 +23,30 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/provider"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 const (
 	internal = "github.com/lanyard-dev/lanyard/internal/"
-	// maxNames limits the exported names of all packages together.
-	maxNames = 100
+	// maxNames limits the exported names of all packages together: 30 are reasons, and 60 are
+	// about reading an injection back.
+	maxNames = 392
 )
 
 // packages returns the files below pkg/ by their folders, with the tests.
 func packages(t *testing.T) map[string][]*ast.File {
 	t.Helper()
 	names, err := filepath.Glob("*/*.go")
-	if err != nil || len(names) == 0 {
-		t.Fatalf("got files %q and error %v, want the files of the packages", names, err)
+	below, errBelow := filepath.Glob("*/*/*.go")
+	if err := errors.Join(err, errBelow); err != nil || len(names) == 0 || len(below) == 0 {
+		t.Fatalf("got files %q and %q and error %v, want the files of the packages", names, below, err)
 	}
 	files := map[string][]*ast.File{}
-	for _, name := range names {
+	for _, name := range slices.Concat(names, below) {
+		if filepath.Base(name) == "export_test.go" {
+			continue
+		}
 		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ParseComments)
 		if err != nil {
 			t.Fatal(err)
@@ -208,6 +216,9 @@ func Generic(list List[b.T], text string) error { return nil }
 func TestEachPackageHasAnExampleAndASentenceOnStability(t *testing.T) {
 	t.Parallel()
 	for folder, files := range packages(t) {
+		if strings.Contains(folder, "/") { // a part of the package above
+			continue
+		}
 		var comment string
 		var outside []*ast.File
 		for _, file := range files {
@@ -225,15 +236,57 @@ func TestEachPackageHasAnExampleAndASentenceOnStability(t *testing.T) {
 	}
 }
 
-// Users write keys as constants of pkg/annotations.
-func TestEachKeyHasAConstant(t *testing.T) {
+// The example of pkg/mutate is a program of another module, too: it needs nothing of this
+// module but the packages below pkg/.
+func TestAProgramOfAnotherModuleDecides(t *testing.T) {
 	t.Parallel()
-	keys, err := annotations.NewKeys(annotations.DefaultPrefix, provider.Builtin())
+	root, err := filepath.Abs("..")
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := append(keys.ServiceAccount(), keys.Inject, keys.Containers, keys.SkipContainers, keys.Injected, keys.Denied, keys.AllowedIdentities, keys.IdentityLabel, annotations.PoliciesSource)
-	for _, key := range keys.Profiles() {
+	read := func(name string) string {
+		text, err := os.ReadFile(filepath.Join(root, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	const module = "github.com/lanyard-dev/lanyard"
+	program, output, found := strings.Cut(read("pkg/mutate/example_test.go"), "\t// Output:\n")
+	program = strings.NewReplacer("package mutate_test", "package main", "func Example()", "func main()").Replace(program) + "}\n"
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"main.go": program,
+		"go.mod": strings.Replace(read("go.mod"), "module "+module+"\n", "module operator.example.com\n", 1) +
+			"\nrequire " + module + " v0.0.0\n\nreplace " + module + " => " + root + "\n",
+		"go.sum": read("go.sum"),
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	command := exec.CommandContext(t.Context(), "go", "run", "-mod=mod", ".")
+	command.Dir = dir
+	var errOut strings.Builder
+	command.Stderr = &errOut
+	got, err := command.Output()
+	want := strings.ReplaceAll(strings.TrimSuffix(output, "}\n"), "\t// ", "")
+	if err != nil || !found || string(got) != want {
+		t.Errorf("got %q and error %v, want %q\n%s", got, err, want, &errOut)
+	}
+}
+
+// Users write keys as constants of pkg/annotations.
+func TestEachKeyHasAConstant(t *testing.T) {
+	t.Parallel()
+	s, err := annotations.NewSettings(provider.Builtin())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := append(s.ServiceAccountKeys(),
+		annotations.Inject, annotations.Containers, annotations.SkipContainers, annotations.Injected, annotations.Denied, annotations.AllowedIdentities,
+		annotations.IdentityLabel, annotations.PoliciesSource, annotations.Adopted, annotations.Probe)
+	for _, key := range s.ProfileKeys() {
 		want = append(want, strings.TrimSuffix(key, ".PROFILE"))
 	}
 	slices.Sort(want)
@@ -246,12 +299,39 @@ func TestEachKeyHasAConstant(t *testing.T) {
 	p, _ := config.Check("annotations", fset, []*ast.File{file}, nil)
 	var got []string
 	for _, name := range p.Scope().Names() {
-		if c, ok := p.Scope().Lookup(name).(*types.Const); ok && !slices.Contains([]string{"Prefix", "IdentityInjected", "IdentityRequired"}, name) {
-			got = append(got, constant.StringVal(c.Val()))
+		if c, ok := p.Scope().Lookup(name).(*types.Const); ok {
+			if key := constant.StringVal(c.Val()); strings.HasPrefix(key, annotations.Prefix) && key != annotations.Prefix {
+				got = append(got, key)
+			}
 		}
 	}
 	slices.Sort(got)
 	if diff := cmp.Diff(slices.Compact(want), got); diff != "" {
 		t.Errorf("constants of pkg/annotations (-want +got):\n%s", diff)
+	}
+}
+
+// An operator that checks annotations or injects into its own pods links neither flags nor a
+// client of the Kubernetes API.
+func TestThePackagesLinkNeitherFlagsNorAClient(t *testing.T) {
+	t.Parallel()
+	unwanted := []string{"github.com/spf13/pflag", "github.com/spf13/cobra", "k8s.io/component-base", "k8s.io/client-go", "sigs.k8s.io/controller-runtime", "net/http"}
+	for folder := range packages(t) {
+		if folder == "webhook" { // it is about a webhook server
+			continue
+		}
+		t.Run(folder, func(t *testing.T) {
+			t.Parallel()
+			out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "./"+folder).Output() // downloads are printed as errors
+			if err != nil || !strings.Contains(string(out), "/pkg/"+folder+"\n") {
+				t.Fatalf("go list: got error %v and %d bytes, want the packages that %s links", err, len(out), folder)
+			}
+			for linked := range strings.Lines(string(out)) {
+				linked = strings.TrimSpace(linked)
+				if slices.ContainsFunc(unwanted, func(name string) bool { return linked == name || strings.HasPrefix(linked, name+"/") }) {
+					t.Errorf("links %s", linked)
+				}
+			}
+		})
 	}
 }

@@ -14,7 +14,7 @@ import (
 )
 
 func main() {
-	if err := app.NewCommand().ExecuteContext(context.Background()); err != nil {
+	if err := app.NewCommand(os.Args[1:]).ExecuteContext(context.Background()); err != nil {
 		fmt.Fprintln(os.Stderr, "lanyard-webhook:", texts.EscapeLines(err.Error()))
 		os.Exit(1)
 	}

@@ -18,8 +18,9 @@ target internal/cli/command FuzzPage
 target internal/cli/migrate FuzzRewrite
 target internal/jsonpatch FuzzExtend
 target internal/jsonscan FuzzAppendString FuzzDecode FuzzSkip
-target internal/mutate FuzzMountPath
 target internal/provider FuzzParseServiceAccount
 target internal/settings FuzzParse
 target internal/webhook/admission FuzzHandler FuzzParseReview
-target internal/webhook/injector FuzzDifferential FuzzMemory FuzzPod FuzzRules FuzzServiceAccount
+target internal/webhook/injector FuzzDifferential FuzzMemory FuzzPod FuzzRules FuzzServiceAccount FuzzSize
+target pkg/mutate FuzzMountPath
+target pkg/mutate/injected FuzzCompare FuzzCompareOthers

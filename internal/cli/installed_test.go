@@ -187,8 +187,8 @@ providers:
 - name: alibaba
   audience: sts.aliyuncs.com
   parameters:
-  - {name: role-arn, required: true, example: acs:ram::1:role/x}
-  - {name: sts-region, example: x, default: eu-central-1}
+  - {name: role-arn, required: true, pattern: 'acs:ram::[0-9]+:role/.+', example: acs:ram::1:role/x}
+  - {name: sts-region, pattern: '[a-z0-9-]+', example: x, default: eu-central-1}
   environment:
   - {name: ALIBABA_CLOUD_ROLE_ARN, value: "{role-arn}"}
   - {name: ALIBABA_CLOUD_STS_REGION, value: "{sts-region}"}

@@ -4,7 +4,6 @@
 package cli
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -19,10 +18,10 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
-	"github.com/lanyard-dev/lanyard/internal/cli/rules"
 	"github.com/lanyard-dev/lanyard/internal/options"
 	"github.com/lanyard-dev/lanyard/internal/probe"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/pkg/mutate"
 )
 
 // largeCluster is the API server of a large cluster, with canned responses. The tests of the load
@@ -38,8 +37,10 @@ type largeCluster struct {
 	// created, in the first namespace.
 	stale int
 
-	rules *rules.Rules
-	pods  []string
+	settings *annotations.Settings
+	// accounts are the ServiceAccounts by namespace/name.
+	accounts map[string]*annotations.Object
+	pods     []string
 
 	mu       sync.Mutex
 	requests []request
@@ -68,17 +69,17 @@ func (c *largeCluster) start(t testing.TB) http.Handler {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.rules = rules.New(s)
+	c.settings, c.accounts = s, map[string]*annotations.Object{}
 	for i := range c.serviceAccounts {
 		account := serviceAccount(i, role)
-		c.rules.AddServiceAccount(placeholder, &account)
+		c.add(placeholder, &account)
 		if i < c.stale {
 			account = serviceAccount(i, role+"-new")
 		}
-		c.rules.AddServiceAccount(namespace(0), &account)
+		c.add(namespace(0), &account)
 	}
 	for i := range c.podsEach {
-		text, err := c.inject(t.Context(), placeholder, c.pod(i))
+		text, err := c.inject(placeholder, c.pod(i))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -179,7 +180,7 @@ func (c *largeCluster) dryRun(w http.ResponseWriter, r *http.Request) {
 	err := json.NewDecoder(r.Body).Decode(&pod.Object)
 	if err == nil {
 		var text []byte
-		if text, err = c.inject(r.Context(), r.PathValue("namespace"), pod); err == nil {
+		if text, err = c.inject(r.PathValue("namespace"), pod); err == nil {
 			reply(w, string(text))
 		}
 	}
@@ -192,7 +193,7 @@ func (c *largeCluster) dryRun(w http.ResponseWriter, r *http.Request) {
 }
 
 // inject returns a pod as the webhook changes it.
-func (c *largeCluster) inject(ctx context.Context, namespace string, pod *unstructured.Unstructured) ([]byte, error) {
+func (c *largeCluster) inject(namespace string, pod *unstructured.Unstructured) ([]byte, error) {
 	text, err := json.Marshal(pod.Object)
 	if err != nil {
 		return nil, err
@@ -201,8 +202,22 @@ func (c *largeCluster) inject(ctx context.Context, namespace string, pod *unstru
 	if err != nil {
 		return nil, err
 	}
-	_, text, err = c.rules.Pod(ctx, namespace, name, text)
-	return text, err
+	read, err := mutate.ReadPod(text, c.settings)
+	if err != nil {
+		return nil, err
+	}
+	decision, err := mutate.Decide(c.settings, c.accounts[namespace+"/"+name], nil, read)
+	if err != nil {
+		return nil, err
+	}
+	return decision.Apply(text)
+}
+
+// add adds a ServiceAccount to a namespace.
+func (c *largeCluster) add(namespace string, meta *metav1.ObjectMeta) {
+	account := annotations.ServiceAccountObject(meta)
+	account.Namespace = namespace
+	c.accounts[namespace+"/"+meta.Name] = account
 }
 
 func namespace(i int) string { return fmt.Sprintf("namespace-%03d", i) }
@@ -219,7 +234,7 @@ func serviceAccount(i int, role string) metav1.ObjectMeta {
 
 // pod returns a pod before the webhook changes it.
 func (c *largeCluster) pod(i int) *unstructured.Unstructured {
-	pod := probe.Pod(c.rules.Keys, serviceAccount(i%c.serviceAccounts, "").Name)
+	pod := probe.Pod(serviceAccount(i%c.serviceAccounts, "").Name)
 	pod.SetLabels(nil)
 	pod.SetName(fmt.Sprintf("%s-0", set(i)))
 	pod.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "StatefulSet", Name: set(i), UID: types.UID(set(i)), Controller: new(true)}})

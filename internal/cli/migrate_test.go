@@ -50,7 +50,7 @@ func TestMigrateFlags(t *testing.T) {
 		"--from other":                     `--from: got "other"`,
 		"--from eks -A -f x":               "--all-namespaces",
 		"--from eks -o diff":               "--output diff",
-		"--from eks --verify --write":      "--verify",
+		"--from eks --verify":              "unknown flag: --verify", // lanyard status does it
 		"--from eks --write -f -":          "--write",
 		"--from eks -f x --output nothing": "allowed formats are: diff, json, yaml",
 	} {

@@ -67,7 +67,6 @@ func newRootCommand(c *command.CLI) *cobra.Command {
 	root.SetErr(c.ErrOut)
 	root.SetUsageFunc(c.Usage(root.UsageFunc()))
 	c.Flags.AddFlags(root.PersistentFlags())
-	root.PersistentFlags().StringVar(&c.Prefix, "annotation-prefix", c.Prefix, "Prefix of every annotation and label, with its slash. Without it, the prefix of the webhook.")
 	root.PersistentFlags().IntVarP(&verbosity, "v", "v", 0, "Verbosity of the log, as kubectl's. 6 logs each request, and 7 its headers, without credentials.")
 	// The errors are for flags that do not exist.
 	_ = root.RegisterFlagCompletionFunc("namespace", c.CompleteNamespaces())

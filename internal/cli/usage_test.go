@@ -24,7 +24,7 @@ func TestTheFlagsOfAllCommandsAreListedOnce(t *testing.T) {
 		if err := cmd.Usage(); err != nil {
 			t.Fatal(err)
 		}
-		for _, flag := range []string{"--kubeconfig", "--as-group", "--annotation-prefix", "--v ", "Global Flags"} {
+		for _, flag := range []string{"--kubeconfig", "--as-group", "--v ", "Global Flags"} {
 			if strings.Contains(out.String(), flag) {
 				t.Errorf("%s: got a usage with %s", cmd.CommandPath(), flag)
 			}
@@ -34,7 +34,7 @@ func TestTheFlagsOfAllCommandsAreListedOnce(t *testing.T) {
 		}
 	})
 	code, out, errOut := run(t, "lanyard", "options")
-	for _, flag := range []string{"--kubeconfig", "--as-group", "--annotation-prefix", "--namespace", "-v, --v"} {
+	for _, flag := range []string{"--kubeconfig", "--as-group", "--namespace", "-v, --v"} {
 		if !strings.Contains(out, flag) || code != command.ExitOK || errOut != "" {
 			t.Errorf("options: got %d, %q and %q, want the flag %s", code, out, errOut, flag)
 		}

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -161,17 +162,54 @@ func TestScannerPassesOverWhatTheCallbackLeaves(t *testing.T) {
 func TestScannerSaysWhatItGotAndWanted(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		`"x"`:      `at byte 0: got string, want object`,
-		`{"a":1 2`: `at byte 7: got number, want "," or '}'`,
-		`{"a" 1}`:  `at byte 5: got number, want ":"`,
-		`{`:        `unexpected end of JSON: want '}'`,
-		`%`:        `at byte 0: got '%', want object`,
+		`"x"`:       `at byte 0: got string, want object`,
+		` null "x"`: `at byte 6: got string, want the end`,
+		`{"a":1 2`:  `at byte 7: invalid character '2' after object value (expecting ',' or '}')`,
+		`{"a" 1}`:   `at byte 5: invalid character '1' after object name (expecting ':')`,
+		`{`:         `unexpected end of JSON`,
+		`%`:         `at byte 0: invalid character '%' at start of value, want object`,
+		``:          `unexpected end of JSON, want object`,
 	} {
 		s := jsonscan.New([]byte(text))
 		err := s.Object(func([]byte) error { return nil })
+		if err == nil {
+			err = s.End()
+		}
 		if err == nil || err.Error() != want {
 			t.Errorf("%s: got error %v, want %s", text, err, want)
 		}
+	}
+}
+
+// A name is a value in some objects, such as a ConfigMap's.
+func TestScannerErrorsDoNotShowNames(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{`{"secret":{"a":}}`, `{"a":{"secret":`, `{"secret" 1}`, `[{"secret":"\q"}]`, `{"secret":[1}`} {
+		if err := skip([]byte(text)); err == nil || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: got error %v, want one without the name", text, err)
+		}
+	}
+}
+
+// Each request has a stack of its own. This test runs next to no other: it reads what the
+// stacks of the process take.
+//
+//nolint:paralleltest // see above
+func TestScannerNeedsLittleStackForADeepValue(t *testing.T) {
+	const most = 1 << 20
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	done := make(chan error)
+	go func() {
+		err := skip([]byte(strings.Repeat(`[{"a":`, 4999) + "1" + strings.Repeat("}]", 4999)))
+		runtime.ReadMemStats(&after)
+		done <- err
+	}()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if after.StackInuse > before.StackInuse+most {
+		t.Errorf("got %d KiB more of stacks, want at most %d KiB", (after.StackInuse-before.StackInuse)>>10, most>>10)
 	}
 }
 

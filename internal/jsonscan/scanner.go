@@ -1,73 +1,84 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package jsonscan reads JSON (RFC 8259) in place. Callers walk to the few values
-// that they need. The rest is checked and skipped, neither decoded nor copied. It
-// accepts the same input as encoding/json.
-//
-//	scanner.go   reads: objects, arrays and strings
-//	skip.go      skips
-//	append.go    writes strings
-//
-// It can go when encoding/json/jsontext is stable and as fast.
+// Package jsonscan walks through JSON with jsontext. Callers read the few values that they
+// need, in place. The rest is checked and skipped, neither decoded nor copied. It accepts the
+// same input as encoding/json: names may occur twice, and invalid UTF-8 becomes U+FFFD.
 package jsonscan
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/lanyard-dev/lanyard/internal/texts"
 )
 
-// Kind is the kind of a value.
-type Kind byte
-
-// Kinds of values. Invalid means that no value comes next.
+// Kinds of values, as Scanner.Kind returns them.
 const (
-	Invalid Kind = iota
-	Object
-	Array
-	String
-	Number
-	Bool
-	Null
+	Object = jsontext.KindBeginObject
+	Array  = jsontext.KindBeginArray
+	String = jsontext.KindString
+	Null   = jsontext.KindNull
 )
 
-// String names the kind as an error message shows it.
-func (k Kind) String() string {
-	return [...]string{"no value", "object", "array", "string", "number", "boolean", "null"}[k]
+// Name names a kind as an error message shows it.
+func Name(kind jsontext.Kind) string {
+	switch kind {
+	case Object:
+		return "object"
+	case Array:
+		return "array"
+	case jsontext.KindTrue, jsontext.KindFalse:
+		return "boolean"
+	case String, Null, jsontext.KindNumber:
+		return kind.String()
+	}
+	return "no value"
 }
 
-// Scanner is a position in a JSON text. It moves forward. The zero value is an
-// empty text; make others with New.
+// Scanner is a position in a JSON text. It moves forward. Make it with New.
 type Scanner struct {
-	data []byte
-	pos  int
+	text    []byte
+	source  bytes.Buffer // of the text
+	decoder *jsontext.Decoder
 }
 
-// New returns a Scanner at the start of data. data must not change while results
+// options are those of encoding/json.
+var options = []jsontext.Options{jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)}
+
+// New returns a Scanner at the start of text. text must not change while results
 // of the Scanner are in use.
-func New(data []byte) *Scanner { return &Scanner{data: data} }
+func New(text []byte) *Scanner {
+	s := new(Scanner)
+	s.Reset(text)
+	return s
+}
+
+// Reset moves the Scanner to the start of another text.
+func (s *Scanner) Reset(text []byte) {
+	if s.decoder == nil {
+		s.decoder = new(jsontext.Decoder)
+	}
+	s.text, s.source = text, *bytes.NewBuffer(text)
+	s.decoder.Reset(&s.source, options...)
+}
+
+// State returns the text and the decoder that reads it, for Continue.
+func (s *Scanner) State() ([]byte, *jsontext.Decoder) { return s.text, s.decoder }
+
+// Continue returns a Scanner that goes on where another is, and moves it too.
+func Continue(text []byte, decoder *jsontext.Decoder) *Scanner {
+	return &Scanner{text: text, decoder: decoder}
+}
 
 // Kind returns the kind of the value that comes next, without moving past it.
-func (s *Scanner) Kind() Kind {
-	s.space()
-	if s.pos == len(s.data) {
-		return Invalid
-	}
-	return kinds[s.data[s.pos]]
-}
-
-// kinds is the kind of a value by its first byte.
-var kinds = [256]Kind{
-	'{': Object, '[': Array, '"': String, 't': Bool, 'f': Bool, 'n': Null, '-': Number,
-	'0': Number, '1': Number, '2': Number, '3': Number, '4': Number,
-	'5': Number, '6': Number, '7': Number, '8': Number, '9': Number,
-}
+func (s *Scanner) Kind() jsontext.Kind { return s.decoder.PeekKind() }
 
 // maxNameBytes is more than the length of any name that callers know.
 const maxNameBytes = 512
@@ -80,40 +91,22 @@ func (s *Scanner) Object(member func(key []byte) error) error {
 	if done, err := s.open(Object); done || err != nil {
 		return err
 	}
-	for first := true; ; first = false {
-		closed, err := s.next('}', first)
-		if closed || err != nil {
+	for {
+		if closed, err := s.close(); closed || err != nil {
 			return err
 		}
-		key, err := s.name()
+		quoted, err := s.read()
 		if err != nil {
 			return err
 		}
-		s.space()
-		start := s.pos
-		if err := member(key); err != nil {
+		before := s.decoder.InputOffset()
+		if err := member(unquote(quoted, maxNameBytes)); err != nil {
 			return err
 		}
-		if err := s.skipUnread(start); err != nil {
+		if err := s.skipUnread(before); err != nil {
 			return err
 		}
 	}
-}
-
-// name reads a member's name and its colon.
-func (s *Scanner) name() ([]byte, error) {
-	if s.Kind() != String {
-		return nil, s.want("the name of a member")
-	}
-	name, err := s.StringUpTo(maxNameBytes)
-	if err != nil {
-		return nil, err
-	}
-	if s.space(); s.pos == len(s.data) || s.data[s.pos] != ':' {
-		return nil, s.want(`":"`)
-	}
-	s.pos++
-	return name, nil
 }
 
 // Array calls element for each element of the array that comes next, as Object
@@ -123,27 +116,59 @@ func (s *Scanner) Array(element func(index int) error) error {
 		return err
 	}
 	for i := 0; ; i++ {
-		if closed, err := s.next(']', i == 0); closed || err != nil {
+		if closed, err := s.close(); closed || err != nil {
 			return err
 		}
-		s.space()
-		start := s.pos
+		before := s.decoder.InputOffset()
 		if err := element(i); err != nil {
 			return err
 		}
-		if err := s.skipUnread(start); err != nil {
+		if err := s.skipUnread(before); err != nil {
 			return err
 		}
 	}
 }
 
+// open enters an object or array. For a null it is done at once.
+func (s *Scanner) open(kind jsontext.Kind) (done bool, err error) {
+	switch s.Kind() {
+	case Null:
+		return true, s.Skip()
+	case kind:
+		_, err := s.decoder.ReadToken()
+		return false, malformed(err)
+	}
+	return true, s.want(Name(kind))
+}
+
+// close leaves the object or array if nothing else comes next in it.
+func (s *Scanner) close() (closed bool, err error) {
+	switch s.Kind() {
+	case jsontext.KindEndObject, jsontext.KindEndArray:
+		_, err := s.decoder.ReadToken()
+		return true, malformed(err)
+	}
+	return false, nil
+}
+
+// skipUnread skips the value that comes next, if a callback left it.
+func (s *Scanner) skipUnread(before int64) error {
+	if s.decoder.InputOffset() != before {
+		return nil
+	}
+	return s.Skip()
+}
+
+// read reads the string, number, boolean or null that comes next, and returns its text.
+func (s *Scanner) read() ([]byte, error) {
+	value, err := s.decoder.ReadValue()
+	end := s.decoder.InputOffset()
+	return s.text[end-int64(len(value)) : end], malformed(err)
+}
+
 // String reads the string that comes next; a null is the empty string. If nothing
 // in it is escaped, the result is a part of the text.
 func (s *Scanner) String() ([]byte, error) { return s.StringUpTo(math.MaxInt / longestEscape) }
-
-// longestEscape is the length of an escape sequence such as \u0061. It stands for at least
-// one byte.
-const longestEscape = 6
 
 // StringUpTo is like String for a caller that needs the first limit bytes. Of a string with
 // more bytes, the result is right up to the limit, and longer than the limit.
@@ -152,30 +177,30 @@ func (s *Scanner) StringUpTo(limit int) ([]byte, error) {
 	case Null:
 		return nil, s.Skip()
 	case String:
-	default:
-		return nil, s.want("string")
-	}
-	start := s.pos
-	end := skipString(s.data, start+1)
-	if end == 0 {
-		return nil, s.Skip() // which returns the error
-	}
-	s.pos = end
-	quoted := s.data[start:end]
-	if text := quoted[1 : len(quoted)-1]; bytes.IndexByte(text, '\\') < 0 && utf8.Valid(text) {
-		return text, nil
-	}
-	if cut := 1; len(quoted)/longestEscape > limit {
-		for cut <= longestEscape*(limit+1) {
-			cut += max(1, escapeLength(quoted[cut:]))
+		quoted, err := s.read()
+		if err != nil {
+			return nil, err
 		}
-		quoted = append(bytes.Clone(quoted[:cut]), '"')
+		return unquote(quoted, limit), nil
 	}
-	var text string
-	if err := json.Unmarshal(quoted, &text); err != nil {
-		return nil, fmt.Errorf("at byte %d: %w", start, err)
+	return nil, s.want("string")
+}
+
+// longestEscape is the length of an escape sequence such as \u0061. It stands for at least
+// one byte.
+const longestEscape = 6
+
+// unquote returns the text of a valid JSON string, as StringUpTo does.
+func unquote(quoted []byte, limit int) []byte {
+	if text := quoted[1 : len(quoted)-1]; bytes.IndexByte(text, '\\') < 0 && utf8.Valid(text) {
+		return text
 	}
-	return []byte(text), nil
+	if len(quoted)/longestEscape > limit {
+		// What the cut breaks is after the limit: at most two sequences, for one character.
+		quoted = quoted[:min(len(quoted), longestEscape*(limit+2))]
+	}
+	text, _ := jsontext.AppendUnquote(nil, quoted) // up to the end, or the cut
+	return text
 }
 
 // ReadString reads the string that comes next into a copy; see String.
@@ -193,89 +218,63 @@ func (s *Scanner) ReadCut(into *string, limit int) error {
 	return err
 }
 
-// Raw skips the value that comes next and returns its bytes.
+// Raw skips the value that comes next and returns its text.
 func (s *Scanner) Raw() ([]byte, error) {
-	s.space()
-	start := s.pos
+	start := s.next()
 	err := s.Skip()
-	return s.data[start:s.pos], err
+	return s.text[start:max(start, int(s.decoder.InputOffset()))], err
 }
+
+// Skip moves past the value that comes next. It does not call ReadValue, which is a
+// recursion: a value that is nested deeply would take megabytes of stack.
+func (s *Scanner) Skip() error { return malformed(s.decoder.SkipValue()) }
 
 // End reports an error unless only white space is left.
 func (s *Scanner) End() error {
-	s.space()
-	if s.pos != len(s.data) {
+	if s.Kind() != jsontext.KindInvalid {
 		return s.want("the end")
+	}
+	if _, err := s.decoder.ReadToken(); !errors.Is(err, io.EOF) {
+		return malformed(err)
 	}
 	return nil
 }
 
-// Skip moves past the value that comes next.
-func (s *Scanner) Skip() error {
-	s.space()
-	if end := skip(s.data, s.pos); end != 0 {
-		s.pos = end
-		return nil
-	}
-	if s.pos == len(s.data) {
-		return s.want("a value")
-	}
-	// encoding/json finds the error in it.
-	return fmt.Errorf("value at byte %d: %w", s.pos, json.Unmarshal(s.data[s.pos:], new(json.RawMessage)))
+// next returns the position of the value that comes next.
+func (s *Scanner) next() int {
+	rest := s.text[s.decoder.InputOffset():]
+	return len(s.text) - len(bytes.TrimLeft(rest, " \t\r\n:,"))
 }
-
-// skipUnread skips the value at start, if a callback left it.
-func (s *Scanner) skipUnread(start int) error {
-	if s.pos != start {
-		return nil
-	}
-	return s.Skip()
-}
-
-// open enters an object or array. For a null it is done at once.
-func (s *Scanner) open(kind Kind) (done bool, err error) {
-	switch s.Kind() {
-	case Null:
-		return true, s.Skip()
-	case kind:
-		s.pos++
-		return false, nil
-	}
-	return true, s.want(kind.String())
-}
-
-// next moves to the next member or element, or past the closing bracket.
-func (s *Scanner) next(closing byte, first bool) (closed bool, err error) {
-	s.space()
-	if s.pos == len(s.data) {
-		return true, s.want(fmt.Sprintf("%q", closing))
-	}
-	switch c := s.data[s.pos]; {
-	case c == closing:
-		s.pos++
-		return true, nil
-	case first:
-		return false, nil
-	case c == ',':
-		s.pos++
-		return false, nil
-	}
-	return true, s.want(fmt.Sprintf(`"," or %q`, closing))
-}
-
-func (s *Scanner) space() { s.pos = skipSpace(s.data, s.pos) }
 
 var errEnd = errors.New("unexpected end of JSON")
 
-// want returns an error with the wanted token and the next bytes. It shows at most
-// one character of the text: the text may have secrets.
+// want returns an error with the wanted value and the next one.
 func (s *Scanner) want(what string) error {
-	if s.pos >= len(s.data) {
-		return fmt.Errorf("%w: want %s", errEnd, what)
+	kind := s.Kind()
+	if kind != jsontext.KindInvalid {
+		return fmt.Errorf("at byte %d: got %s, want %s", s.next(), Name(kind), what)
 	}
-	at, c := s.pos, s.data[s.pos]
-	if kind := s.Kind(); kind != Invalid && s.pos == at {
-		return fmt.Errorf("at byte %d: got %s, want %s", at, kind, what)
+	_, err := s.decoder.ReadToken()
+	return fmt.Errorf("%w, want %s", malformed(err), what)
+}
+
+// malformed returns an error of the decoder without its JSON Pointer: the names in the text
+// may be secret.
+func malformed(err error) error {
+	if err == nil {
+		return nil
 	}
-	return fmt.Errorf("at byte %d: got %q, want %s", at, c, what)
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return errEnd
+	}
+	if syntax, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
+		return fmt.Errorf("at byte %d: %w", syntax.ByteOffset, syntax.Err)
+	}
+	return err
+}
+
+// AppendString appends text to dst as a JSON string. Invalid UTF-8 becomes U+FFFD.
+func AppendString(dst []byte, text string) []byte {
+	dst, _ = jsontext.AppendQuote(dst, text)
+	return dst
 }

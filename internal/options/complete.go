@@ -18,26 +18,18 @@ import (
 	cliflag "k8s.io/component-base/cli/flag"
 
 	"github.com/lanyard-dev/lanyard/internal/settings"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 // namespaceFile has the namespace of the pod that the program runs in.
 const namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
-// Completed holds valid settings.
-type Completed struct {
-	*Options
-	// MinVersion and CipherSuites are for tls.Config.
-	MinVersion   uint16
-	CipherSuites []uint16
-}
-
-// Complete validates the settings. It reports all mistakes at once.
-func (o *Options) Complete() (*Completed, error) {
-	c := &Completed{Options: o}
-	v := validation{}
-	if _, err := o.Settings(nil); err != nil {
-		v.errs = append(v.errs, err)
-	}
+// Complete returns the settings of the injection. It also validates the other options, and sets
+// the ones that follow from them. It reports all mistakes at once. reserved are the audiences of
+// the API server.
+func (o *Options) Complete(reserved []string) (*annotations.Settings, error) {
+	s, err := o.Settings(reserved)
+	v := validation{errs: []error{err}}
 	v.want("bind-address", net.ParseIP(o.BindAddress) != nil, o.BindAddress, "an IP address")
 	v.want("secure-port", validPort(o.SecurePort), o.SecurePort, "1 to 65535")
 	v.want("metrics-bind-address", validAddress(o.MetricsBindAddress), o.MetricsBindAddress, "host:port, or 0 for none")
@@ -45,53 +37,55 @@ func (o *Options) Complete() (*Completed, error) {
 	v.want("log-format", o.LogFormat == logText || o.LogFormat == logJSON, o.LogFormat, logText+" or "+logJSON)
 	v.want("v", o.Verbosity >= 0, o.Verbosity, "0 or more")
 	v.want("shutdown-delay", o.ShutdownDelay >= 0, o.ShutdownDelay, "0 or more")
-	c.completeTLS(&v)
-	if c.CertificateSource == SelfManaged {
-		c.completeSelfManaged(&v)
+	o.completeTLS(&v)
+	if o.SelfManaged() {
+		o.completeSelfManaged(&v)
 	}
-	if len(v.errs) > 0 {
-		return nil, errors.Join(v.errs...)
+	if err := errors.Join(v.errs...); err != nil {
+		return nil, err
 	}
-	return c, nil
+	return s, nil
 }
 
 // Settings returns the settings of the injection, and only checks these.
-// reserved are the audiences of the API server.
-func (o *Options) Settings(reserved []string) (*settings.Settings, error) {
-	values := o.Values
-	values.Defaults.ReservedAudiences = reserved
-	s, errs := settings.New(&values)
+func (o *Options) Settings(reserved []string) (*annotations.Settings, error) {
+	written := *o.Injection
+	written.ReservedAudiences = reserved
+	s, errs := settings.New(&written, o.File)
 	for i := range errs {
 		errs[i] = fmt.Errorf("--%w", errs[i])
 	}
 	return s, errors.Join(errs...)
 }
 
-func (c *Completed) completeTLS(v *validation) {
+// SelfManaged reports whether the program issues its own certificate.
+func (o *Options) SelfManaged() bool { return o.CertificateSource == SelfManaged }
+
+func (o *Options) completeTLS(v *validation) {
 	var err error
-	c.MinVersion, err = cliflag.TLSVersion(c.TLSMinVersion)
+	o.MinVersion, err = cliflag.TLSVersion(o.TLSMinVersion)
 	v.check("tls-min-version", err)
-	c.CipherSuites, err = cliflag.TLSCipherSuites(c.TLSCipherSuites)
+	o.CipherSuites, err = cliflag.TLSCipherSuites(o.TLSCipherSuites)
 	v.check("tls-cipher-suites", err)
-	if len(c.CipherSuites) > 0 && c.MinVersion == tls.VersionTLS13 {
+	if len(o.CipherSuites) > 0 && o.MinVersion == tls.VersionTLS13 {
 		v.check("tls-cipher-suites", errors.New("has no effect with --tls-min-version=VersionTLS13: its suites cannot be chosen"))
 	}
 	switch {
-	case len(c.ClientAllowedNames) > 0 && c.ClientCAFile == "":
+	case len(o.ClientAllowedNames) > 0 && o.ClientCAFile == "":
 		v.check("client-allowed-names", errors.New("has no effect without --client-ca-file"))
-	case slices.Contains(c.ClientAllowedNames, ""):
+	case slices.Contains(o.ClientAllowedNames, ""):
 		v.check("client-allowed-names", errors.New("got an empty name, which certificates without a common name have"))
 	}
-	v.check("certificate-source", c.validCertificateSource())
+	v.check("certificate-source", o.validCertificateSource())
 }
 
-func (c *Completed) validCertificateSource() error {
-	switch files := c.TLSCertFile != "" || c.TLSPrivateKeyFile != ""; {
-	case c.CertificateSource != SelfManaged && c.CertificateSource != FromFiles:
-		return fmt.Errorf("got %q, want %s or %s", c.CertificateSource, SelfManaged, FromFiles)
-	case c.CertificateSource == FromFiles && (c.TLSCertFile == "" || c.TLSPrivateKeyFile == ""):
+func (o *Options) validCertificateSource() error {
+	switch files := o.TLSCertFile != "" || o.TLSPrivateKeyFile != ""; {
+	case o.CertificateSource != SelfManaged && o.CertificateSource != FromFiles:
+		return fmt.Errorf("got %q, want %s or %s", o.CertificateSource, SelfManaged, FromFiles)
+	case o.CertificateSource == FromFiles && (o.TLSCertFile == "" || o.TLSPrivateKeyFile == ""):
 		return fmt.Errorf("%s needs both --tls-cert-file and --tls-private-key-file", FromFiles)
-	case c.CertificateSource == SelfManaged && files:
+	case o.SelfManaged() && files:
 		return fmt.Errorf("%s issues its own certificate; --tls-cert-file and --tls-private-key-file need --certificate-source=%s", SelfManaged, FromFiles)
 	}
 	return nil
@@ -101,36 +95,36 @@ func (c *Completed) validCertificateSource() error {
 // the new one.
 const minCertificateDuration = 10 * time.Second
 
-func (c *Completed) completeSelfManaged(v *validation) {
-	if err := c.completeNamespace(); err != nil {
+func (o *Options) completeSelfManaged(v *validation) {
+	if err := o.completeNamespace(); err != nil {
 		v.check("certificate-secret-namespace", err)
-	} else if len(c.CertificateDNSNames) == 0 {
-		c.CertificateDNSNames = []string{serviceName + "." + c.CertificateSecretNamespace + ".svc"}
+	} else if len(o.CertificateDNSNames) == 0 {
+		o.CertificateDNSNames = []string{serviceName + "." + o.CertificateSecretNamespace + ".svc"}
 	}
-	v.check("certificate-secret-name", validName(c.CertificateSecretName, apivalidation.IsDNS1123Subdomain))
-	v.check("webhook-configuration-name", validName(c.WebhookConfigurationName, apivalidation.IsDNS1123Subdomain))
-	for _, name := range c.CertificateDNSNames {
+	v.check("certificate-secret-name", validName(o.CertificateSecretName, apivalidation.IsDNS1123Subdomain))
+	v.check("webhook-configuration-name", validName(o.WebhookConfigurationName, apivalidation.IsDNS1123Subdomain))
+	for _, name := range o.CertificateDNSNames {
 		if net.ParseIP(name) == nil {
 			v.check("certificate-dns-names", validName(name, apivalidation.IsDNS1123Subdomain))
 		}
 	}
-	v.want("certificate-duration", c.CertificateDuration >= minCertificateDuration, c.CertificateDuration, "at least "+minCertificateDuration.String())
+	v.want("certificate-duration", o.CertificateDuration >= minCertificateDuration, o.CertificateDuration, "at least "+minCertificateDuration.String())
 	// The CA is renewed after two thirds of its lifetime. Certificates that it has
 	// signed must expire before it does.
-	shortest := 3 * c.CertificateDuration
-	v.want("ca-duration", c.CADuration >= shortest, c.CADuration, "at least three times --certificate-duration, "+shortest.String())
+	shortest := 3 * o.CertificateDuration
+	v.want("ca-duration", o.CADuration >= shortest, o.CADuration, "at least three times --certificate-duration, "+shortest.String())
 }
 
 // completeNamespace sets the namespace of the Secret.
-func (c *Completed) completeNamespace() error {
-	if c.CertificateSecretNamespace == "" {
+func (o *Options) completeNamespace() error {
+	if o.CertificateSecretNamespace == "" {
 		namespace, err := os.ReadFile(namespaceFile)
 		if err != nil {
 			return fmt.Errorf("got none, and the program does not run in a cluster: %w", err)
 		}
-		c.CertificateSecretNamespace = strings.TrimSpace(string(namespace))
+		o.CertificateSecretNamespace = strings.TrimSpace(string(namespace))
 	}
-	return validName(c.CertificateSecretNamespace, apivalidation.IsDNS1123Label)
+	return validName(o.CertificateSecretNamespace, apivalidation.IsDNS1123Label)
 }
 
 func validName(value string, problems func(string) []string) error {

@@ -6,17 +6,27 @@ package options
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/spf13/pflag"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/settings"
 )
 
-// LoadConfig sets the flags that are in --config and not on the command line. fs
-// must have all flags, parsed. readFile returns the content of a file.
+// Load returns the options of a command line and of the file of --config, whose content
+// readFile returns. The command line may be of another version: unknown flags have no effect.
+func Load(args []string, readFile func(name string) ([]byte, error)) (*Options, error) {
+	o := New()
+	fs := o.FlagSet()
+	fs.ParseErrorsAllowlist.UnknownFlags = true
+	if err := fs.Parse(args); err != nil {
+		return nil, err
+	}
+	return o, o.LoadConfig(fs, readFile)
+}
+
+// LoadConfig reads the file of --config, if any, and sets the flags that are in the file and
+// not on the command line. fs must have all flags, parsed.
 func (o *Options) LoadConfig(fs *pflag.FlagSet, readFile func(name string) ([]byte, error)) error {
 	if o.ConfigFile == "" {
 		return nil
@@ -25,96 +35,31 @@ func (o *Options) LoadConfig(fs *pflag.FlagSet, readFile func(name string) ([]by
 	if err != nil {
 		return fmt.Errorf("--config: %w", err)
 	}
-	o.commandLine = keep(o, fs)
-	return o.readFile(text, fs)
-}
-
-func (o *Options) readFile(text []byte, fs *pflag.FlagSet) error {
-	if err := o.ReadConfig(text, fs); err != nil {
+	if o.File, err = settings.Parse(text); err == nil {
+		err = o.File.Apply(func(name string) (string, func(string) error, error) { return find(fs, name) })
+	}
+	if err != nil {
 		return fmt.Errorf("--config %s: %w", o.ConfigFile, err)
 	}
 	return nil
 }
 
-// keep returns a function that returns the options and flags as they are now.
-func keep(o *Options, fs *pflag.FlagSet) func() (*Options, *pflag.FlagSet) {
-	now, parameters := *o, maps.Clone(o.Defaults.Parameters)
-	var changed []string
-	fs.Visit(func(flag *pflag.Flag) { changed = append(changed, flag.Name) })
-	return func() (*Options, *pflag.FlagSet) {
-		then := now
-		then.Defaults.Parameters = maps.Clone(parameters)
-		flags := then.FlagSet()
-		for _, name := range changed {
-			if flag := flags.Lookup(name); flag != nil {
-				flag.Changed = true
-			}
-		}
-		return &then, flags
+// find returns the type of the flag for a setting of a file and how to set the flag, or nil if
+// the flag is on the command line.
+func find(fs *pflag.FlagSet, name string) (kind string, set func(text string) error, err error) {
+	flag := fs.Lookup(name)
+	switch {
+	case flag == nil || name == "config" || name == "help" || name == "version":
+		return "", nil, errors.New("unknown setting; settings have the names of the flags in --help")
+	case flag.Changed:
+		return "", nil, nil
 	}
+	return flag.Value.Type(), func(text string) error { return fs.Set(name, text) }, nil
 }
 
-// ReadConfig is LoadConfig for the content of a file.
-func (o *Options) ReadConfig(text []byte, fs *pflag.FlagSet) (err error) {
-	if o.File, err = settings.Parse(text); err != nil {
-		return err
-	}
-	for _, name := range slices.Sorted(maps.Keys(o.File.Settings)) {
-		flag, setting := fs.Lookup(name), o.File.Settings[name]
-		switch {
-		case flag == nil || name == "config" || name == "help" || name == "version":
-			return fmt.Errorf("%s: unknown setting; settings have the names of the flags in --help", name)
-		case setting.List && flag.Value.Type() != "stringSlice":
-			return fmt.Errorf("%s: got a list, want a text", name)
-		case flag.Changed: // on the command line
-			continue
-		}
-		if err := fs.Set(name, setting.Value); err != nil {
-			return fmt.Errorf("%s: %w", name, err)
-		}
-	}
-	return nil
-}
-
-// Embedded returns the settings of the injection for a program without flags: config is
-// the content of a configuration file. Its settings about lanyard-webhook itself, such as
-// ports, are checked and have no effect. reserved are audiences of the API server in
-// addition to the common audiences.
-func Embedded(config []byte, reserved []string) (*settings.Settings, error) {
-	o := New()
-	if err := o.ReadConfig(config, o.FlagSet()); err != nil {
-		return nil, fmt.Errorf("config: %w", err)
-	}
-	o.Defaults.ReservedAudiences = slices.Concat(annotations.CommonAPIServerAudiences(), reserved)
-	s, errs := settings.New(&o.Values)
-	return s, errors.Join(errs...)
-}
-
-// Reload returns the settings with the custom providers and identity mappings of
-// text, which is the content of ConfigFile now. The other settings stay: restart
-// names those that have changed in the file, and need a restart. reserved is as in
-// Settings. A file that a start would deny is an error: otherwise the mistake would show
-// when the next replica starts.
-func (o *Options) Reload(text []byte, reserved []string) (reloaded *settings.Settings, restart []string, err error) {
-	next, flags := o.commandLine()
-	if err := next.readFile(text, flags); err != nil {
-		return nil, nil, err
-	}
-	if _, err := next.Complete(); err != nil {
-		return nil, nil, err
-	}
-	changed := *o
-	changed.File = next.File
-	if reloaded, err = changed.Settings(reserved); err != nil {
-		return nil, nil, err
-	}
-	before, after := o.File.Settings, next.File.Settings
-	names := slices.AppendSeq(slices.Collect(maps.Keys(after)), maps.Keys(before))
-	slices.Sort(names)
-	for _, name := range slices.Compact(names) {
-		if after[name] != before[name] {
-			restart = append(restart, name)
-		}
-	}
-	return reloaded, restart, nil
+// Restart lists the settings that differ in the files of o and next, and that a running
+// program cannot change.
+func (o *Options) Restart(next *Options) []string {
+	same := func(name string) bool { return o.File.Settings[name] == next.File.Settings[name] }
+	return slices.DeleteFunc(slices.Sorted(slices.Values(settings.ServingNames())), same)
 }

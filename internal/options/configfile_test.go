@@ -9,9 +9,12 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/spf13/pflag"
 
 	"github.com/lanyard-dev/lanyard/internal/options"
 	"github.com/lanyard-dev/lanyard/internal/settings"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 const withProvider = `aws-default-region: eu-central-1
@@ -29,24 +32,23 @@ identities:
 `
 
 // complete returns the settings of a configuration file.
-func complete(t *testing.T, text string) (*options.Options, *settings.Settings, error) {
+func complete(t *testing.T, text string) (*options.Options, *annotations.Settings, error) {
 	t.Helper()
 	o, _, err := configured(t, text, files...)
 	if err != nil {
 		return nil, nil, err
 	}
-	_, err = o.Complete()
-	s, errSettings := o.Settings([]string{"reserved"})
-	if (err == nil) != (errSettings == nil) {
+	s, err := o.Complete([]string{"reserved"})
+	if _, errSettings := o.Settings([]string{"reserved"}); (err == nil) != (errSettings == nil) {
 		t.Errorf("got error %v, and %v for the settings only", err, errSettings)
 	}
 	return o, s, err
 }
 
 // providersOf returns the names of the providers.
-func providersOf(s *settings.Settings) []string {
+func providersOf(s *annotations.Settings) []string {
 	var names []string
-	for _, d := range s.Keys.Providers {
+	for _, d := range s.Providers {
 		names = append(names, d.Name)
 	}
 	return names
@@ -62,11 +64,11 @@ func TestTheFileHasProvidersAndMappings(t *testing.T) {
 	if diff := cmp.Diff([]string{"aws", "azure", "example", "gcp", "token"}, providersOf(c)); diff != "" {
 		t.Errorf("providers (-want +got):\n%s", diff)
 	}
-	if got := c.Defaults.Parameters["example-region"]; got != "eu" {
+	if got := c.Parameters["example-region"]; got != "eu" {
 		t.Errorf("got default %q, want eu", got)
 	}
 	want := map[string]string{"lanyard.dev/aws-role-arn": "loki", "lanyard.dev/example-role": "r"}
-	if diff := cmp.Diff(want, c.Keys.Map(c.Mappings, "team-a", "loki", nil)); diff != "" {
+	if diff := cmp.Diff(want, c.Map("team-a", "loki", nil)); diff != "" {
 		t.Errorf("mapped (-want +got):\n%s", diff)
 	}
 }
@@ -102,78 +104,56 @@ func manyParameters() string {
 	return strings.Join(text, "\n  - ")
 }
 
-func TestReloadTakesUpProvidersAndMappingsOnly(t *testing.T) {
+func TestRestartListsTheSettingsThatARunningProgramCannotChange(t *testing.T) {
 	t.Parallel()
-	o, c, err := complete(t, withProvider)
-	if err != nil {
-		t.Fatal(err)
-	}
-	reserved := c.Defaults.ReservedAudiences
-	changed := strings.NewReplacer("name: example", "name: other", "example-role", "other-role", "eu-central-1", "us-east-1", "aws-role-arn-prefix", "azure-default-audience").Replace(withProvider)
-	changed = strings.Replace(changed, "aws-role-arn: loki, ", "", 1)
-	reloaded, restart, err := o.Reload([]byte(changed), reserved)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff([]string{"aws", "azure", "gcp", "other", "token"}, providersOf(reloaded)); diff != "" {
-		t.Errorf("providers (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff([]string{"aws-default-region", "aws-role-arn-prefix", "azure-default-audience"}, restart); diff != "" {
-		t.Errorf("settings that need a restart (-want +got):\n%s", diff)
-	}
-	if got := reloaded.Defaults.Parameters["aws-region"]; got != "eu-central-1" {
-		t.Errorf("got region %q, want it as it was", got)
-	}
-	if !slices.Equal(reloaded.Defaults.ReservedAudiences, []string{"reserved"}) || reloaded.Defaults.TokenExpirationSeconds != 3600 {
-		t.Errorf("got %+v, want the rest as it was", reloaded.Defaults)
-	}
-	if got := providersOf(c); !slices.Contains(got, "example") || slices.Contains(got, "other") {
-		t.Errorf("got %q in the settings before, want them unchanged", got)
-	}
-	if _, restart, err := o.Reload([]byte(withProvider), reserved); err != nil || len(restart) > 0 {
-		t.Errorf("the same file: got %q and error %v", restart, err)
-	}
-	for _, text := range []string{"providers: [", "x: [", "providers: [{name: aws}]", strings.Replace(withProvider, "example-role: r", "x: y", 1), strings.Replace(withProvider, "example-role: r", "aws-audience: reserved", 1)} {
-		if reloaded, _, err := o.Reload([]byte(text), reserved); err == nil {
-			t.Errorf("%q: got %+v and no error", text, reloaded)
-		}
-	}
-}
-
-// A mistake that only a start reports stays unnoticed until no replica starts.
-func TestAReloadDeniesWhatAStartDenies(t *testing.T) {
-	t.Parallel()
-	o, _, err := complete(t, "secure-port: 8443\n"+withProvider)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for sentence, setting := range map[string]string{
-		"an unknown setting":               "no-such-setting: 1",
-		"a lifetime that is too short":     "token-expiration-seconds: 5",
-		"a glob with another variable":     "default-allowed-identities: '{nmespace}'",
-		"a text for a number":              "v: many",
-		"a malformed region":               "azure-default-tenant-id: not a tenant",
-		"a list for a text":                "kubeconfig: [a]",
-		"names of callers without a CA":    "client-allowed-names: [a]",
-		"a port that no server listens on": "secure-port: 65536",
+	for sentence, tt := range map[string]struct {
+		before, after string
+		want          []string
+	}{
+		"the same file":             {"secure-port: 1", "secure-port: 1", nil},
+		"settings that differ":      {"secure-port: 1\nshutdown-delay: 1s", "secure-port: 2\nclient-allowed-names: [a]\nshutdown-delay: 1s", []string{"client-allowed-names", "secure-port"}},
+		"a setting that is removed": {"v: 1", "", []string{"v"}},
+		"settings of the injection": {"aws-default-region: eu-west-1", "azure-default-audience: a\nexcluded-namespaces: [a]\nadopt: [eks]", nil},
+		"providers and mappings":    {"", withProvider, nil},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			t.Parallel()
-			text := setting + "\n" + withProvider
-			start, name, errStart := configured(t, text, files...)
-			if errStart == nil {
-				_, errStart = start.Complete()
+			before, _, err := configured(t, tt.before)
+			after, _, errAfter := configured(t, tt.after)
+			if err != nil || errAfter != nil {
+				t.Fatal(err, errAfter)
 			}
-			_, _, err := o.Reload([]byte(text), nil)
-			if errStart == nil || err == nil || strings.ReplaceAll(errStart.Error(), name, o.ConfigFile) != err.Error() {
-				t.Errorf("got error %v from a reload, and %v from a start", err, errStart)
+			if diff := cmp.Diff(tt.want, before.Restart(after), cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("settings (-want +got):\n%s", diff)
 			}
 		})
 	}
-	// The command line takes precedence, as in a start.
-	for _, text := range []string{"tls-cert-file: ''\n" + withProvider, "secure-port: 7443\n" + withProvider} {
-		if _, _, err := o.Reload([]byte(text), nil); err != nil {
-			t.Errorf("%.20q: got error %v, want none", text, err)
+}
+
+func TestAMappingMustNotHaveAReservedAudience(t *testing.T) {
+	t.Parallel()
+	_, _, err := complete(t, strings.Replace(withProvider, "example-role: r", "aws-audience: reserved", 1))
+	if want := "line 12: identities[0].annotations: Invalid value"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("got error %v, want %s", err, want)
+	}
+}
+
+// A program without flags reads the same file: it must know each setting, and whether it is
+// about the injection.
+func TestTheSettingsOfAFileAreTheFlags(t *testing.T) {
+	t.Parallel()
+	var flags []string
+	options.New().FlagSet().VisitAll(func(flag *pflag.Flag) {
+		if flag.Name != "config" {
+			flags = append(flags, flag.Name)
 		}
+	})
+	names := settings.ServingNames()
+	for _, f := range settings.Fields(settings.Default()) {
+		names = append(names, f.Name)
+	}
+	slices.Sort(names)
+	if diff := cmp.Diff(flags, names); diff != "" {
+		t.Errorf("settings (-flags that a file may set, +known to a program without flags):\n%s", diff)
 	}
 }

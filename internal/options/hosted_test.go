@@ -46,19 +46,18 @@ func TestTheExamplesNextToAnAPIServer(t *testing.T) {
 	var static corev1.Pod
 	read(t, "static-pod.yaml", &static)
 	for name, spec := range map[string]*corev1.PodSpec{"sidecar.yaml": &sidecar.Spec.Template.Spec, "static-pod.yaml": &static.Spec} {
-		o, err := options.Parse(spec.Containers[0].Args, os.ReadFile)
+		o, err := options.Load(spec.Containers[0].Args, os.ReadFile)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		c, err := o.Complete()
-		if err != nil {
+		if _, err := o.Complete(nil); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		if got := fmt.Sprintf("https://%s:%d", c.BindAddress, c.SecurePort); got != values.Webhook.URL {
+		if got := fmt.Sprintf("https://%s:%d", o.BindAddress, o.SecurePort); got != values.Webhook.URL {
 			t.Errorf("%s: the webhook listens at %s, want the URL of values.yaml, %s", name, got, values.Webhook.URL)
 		}
-		if !slices.Contains(c.CertificateDNSNames, c.BindAddress) {
-			t.Errorf("%s: got a certificate for %q, want %s", name, c.CertificateDNSNames, c.BindAddress)
+		if !slices.Contains(o.CertificateDNSNames, o.BindAddress) {
+			t.Errorf("%s: got a certificate for %q, want %s", name, o.CertificateDNSNames, o.BindAddress)
 		}
 	}
 }

@@ -16,11 +16,9 @@ import (
 	"github.com/spf13/pflag"
 	cliflag "k8s.io/component-base/cli/flag"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
-	"github.com/lanyard-dev/lanyard/internal/peer"
-	"github.com/lanyard-dev/lanyard/internal/provider"
 	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/internal/texts"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 // Values of --certificate-source.
@@ -41,8 +39,7 @@ const (
 	logJSON = "json"
 )
 
-// Options holds the raw flag values. Complete validates and converts them. The usage of
-// each flag explains its field.
+// Options holds the values of the flags. The usage of each flag explains its field.
 type Options struct {
 	// How to serve.
 	BindAddress, MetricsBindAddress, HealthProbeBindAddress string
@@ -51,10 +48,13 @@ type Options struct {
 	ShutdownDelay                                           time.Duration
 
 	// TLS.
-	CertificateSource               string
-	TLSCertFile, TLSPrivateKeyFile  string
-	TLSMinVersion                   string
-	TLSCipherSuites                 []string
+	CertificateSource              string
+	TLSCertFile, TLSPrivateKeyFile string
+	TLSMinVersion                  string
+	TLSCipherSuites                []string
+	// MinVersion and CipherSuites are these two for tls.Config. Complete sets them.
+	MinVersion                      uint16
+	CipherSuites                    []uint16
 	ClientCAFile                    string
 	ClientAllowedNames              []string
 	CADuration, CertificateDuration time.Duration
@@ -64,16 +64,14 @@ type Options struct {
 	CertificateDNSNames                               []string
 	WebhookConfigurationName                          string
 
-	// Values decide about the injection. File is the content of ConfigFile.
-	settings.Values
+	// Injection are the settings of the injection as they are written. File is the content of
+	// ConfigFile, or nil if there is none.
+	Injection *annotations.Settings
+	File      *settings.File
 
 	Kubeconfig, ConfigFile string
 	LogFormat              string
 	Verbosity              int
-
-	// commandLine returns new options and flags, as the command line without the file
-	// sets them.
-	commandLine func() (*Options, *pflag.FlagSet)
 }
 
 // New returns the default settings.
@@ -92,7 +90,7 @@ func New() *Options {
 		CertificateDuration:      24 * time.Hour,
 
 		TLSMinVersion: "VersionTLS13",
-		Values:        settings.Default(),
+		Injection:     settings.Default(),
 		LogFormat:     logText,
 	}
 }
@@ -102,8 +100,8 @@ func (o *Options) Flags() cliflag.NamedFlagSets {
 	var groups cliflag.NamedFlagSets
 	o.addServingFlags(groups.FlagSet("Serving"))
 	o.addTLSFlags(groups.FlagSet("TLS"))
-	o.addInjectionFlags(groups.FlagSet("Injection"))
-	o.addProviderFlags(groups.FlagSet("Providers"))
+	o.addFields(groups.FlagSet("Injection"), false)
+	o.addFields(groups.FlagSet("Providers"), true)
 	o.addGeneralFlags(groups.FlagSet("General"))
 	return groups
 }
@@ -118,18 +116,6 @@ func AllFlags(groups cliflag.NamedFlagSets) *pflag.FlagSet {
 		all.AddFlagSet(group)
 	}
 	return all
-}
-
-// Parse returns the options of a command line, which may be of another version: unknown
-// flags have no effect. readFile returns the content of the file of --config, if any.
-func Parse(args []string, readFile func(name string) ([]byte, error)) (*Options, error) {
-	o := New()
-	fs := o.FlagSet()
-	fs.ParseErrorsAllowlist.UnknownFlags = true
-	if err := fs.Parse(args); err != nil {
-		return nil, err
-	}
-	return o, o.LoadConfig(fs, readFile)
 }
 
 func (o *Options) addServingFlags(fs *pflag.FlagSet) {
@@ -157,43 +143,14 @@ func (o *Options) addTLSFlags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&o.TLSCipherSuites, "tls-cipher-suites", o.TLSCipherSuites, "Cipher suites for TLS 1.2 and older; if empty, Go's defaults. Values: "+strings.Join(cliflag.PreferredTLSCipherNames(), ", ")+".")
 }
 
-func (o *Options) addInjectionFlags(fs *pflag.FlagSet) {
-	fs.StringVar(&o.AnnotationPrefix, "annotation-prefix", o.AnnotationPrefix, "Prefix of every annotation and label, with its slash.")
-	fs.StringVar(&o.Defaults.TokenMountPath, "token-mount-path", o.Defaults.TokenMountPath, "Absolute mount path of the token volume.")
-	fs.StringSliceVar(&o.Defaults.TokenPathPrefixes, "token-path-prefixes", o.Defaults.TokenPathPrefixes, "Directories, each with a slash at the end, below which aws-token-path, azure-token-path and gcp-token-path may be. A copy of a token hides its directory in every container.")
-	fs.Int64Var(&o.Defaults.TokenExpirationSeconds, "token-expiration-seconds", o.Defaults.TokenExpirationSeconds,
-		fmt.Sprintf("Default lifetime of the tokens, from %d to %d. For azure, it is at least 3600.",
-			annotations.MinTokenExpirationSeconds, annotations.MaxTokenExpirationSeconds))
-	fs.StringVar(&o.DefaultAllowedIdentities, "default-allowed-identities", o.DefaultAllowedIdentities,
-		"Globs, separated by commas, of the identities that namespaces without the annotation allowed-identities may use. "+
-			provider.NamespaceVariable+" stands for the name of the namespace, "+annotations.AllowNothing+" allows nothing. If empty, everything is allowed.")
-	fs.StringSliceVar(&o.Adopt, "adopt", o.Adopt, "Webhooks whose annotations on ServiceAccounts are translated: "+strings.Join(peer.Names(), ", ")+". See docs/migrate/adoption.md.")
-	fs.StringSliceVar(&o.ExcludedNamespaces, "excluded-namespaces", o.ExcludedNamespaces, "Namespaces that the webhook configurations exclude. This flag only affects metrics: their ServiceAccounts are counted as excluded, not as unguarded.")
-}
-
-func (o *Options) addProviderFlags(fs *pflag.FlagSet) {
-	for _, p := range settings.Parameters(provider.Builtin()) {
-		fs.Var(parameter{o.Defaults.Parameters, p.Key}, p.Flag, p.Usage)
+// addFields adds the flags of the injection, or of the providers.
+func (o *Options) addFields(fs *pflag.FlagSet, ofProvider bool) {
+	for _, f := range settings.Fields(o.Injection) {
+		if f.OfProvider == ofProvider {
+			fs.Var(f.Value, f.Name, f.Usage)
+		}
 	}
 }
-
-// parameter is the value of a provider's flag: an element of Defaults.Parameters.
-type parameter struct {
-	values map[string]string
-	key    string
-}
-
-// String implements pflag.Value.
-func (p parameter) String() string { return p.values[p.key] }
-
-// Set implements pflag.Value.
-func (p parameter) Set(value string) error {
-	p.values[p.key] = value
-	return nil
-}
-
-// Type implements pflag.Value.
-func (p parameter) Type() string { return "string" }
 
 func (o *Options) addGeneralFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig, "Kubeconfig file; not needed in a cluster.")

@@ -19,12 +19,13 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/spf13/pflag"
 	cliflag "k8s.io/component-base/cli/flag"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/options"
 	"github.com/lanyard-dev/lanyard/internal/provider"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 // defaults of every flag. The flags and these values are public.
@@ -48,8 +49,7 @@ var defaults = map[string]string{
 	"metrics-bind-address":                   ":8080",
 	"metrics-secure":                         "false",
 	"health-probe-bind-address":              ":8081",
-	"adopt":                                  "[]",
-	"annotation-prefix":                      "lanyard.dev/",
+	"adopt":                                  "",
 	"token-mount-path":                       "/var/run/secrets/lanyard.dev/serviceaccount",
 	"token-expiration-seconds":               "3600",
 	"token-path-prefixes":                    "[/var/run/secrets/,/run/secrets/]",
@@ -92,8 +92,8 @@ func parsed(t *testing.T, arguments ...string) (*options.Options, *pflag.FlagSet
 // files are the arguments that other settings need to be complete.
 var files = []string{"--certificate-source=files", "--tls-cert-file=C", "--tls-private-key-file=P"}
 
-// sameDefinition compares definitions by name: they hold functions.
-var sameDefinition = cmp.Comparer(func(a, b *provider.Definition) bool { return a.Name == b.Name })
+// sameProvider compares providers by name: they hold functions.
+var sameProvider = cmp.Comparer(func(a, b *annotations.Provider) bool { return a.Name == b.Name })
 
 // values returns the values of all flags.
 func values(fs *pflag.FlagSet) map[string]string {
@@ -102,7 +102,7 @@ func values(fs *pflag.FlagSet) map[string]string {
 	return values
 }
 
-// The flags of the providers follow from their definitions.
+// The flags of the providers follow from their parameters.
 func TestEveryProviderHasItsFlags(t *testing.T) {
 	t.Parallel()
 	fs := flagSet(options.New())
@@ -153,7 +153,7 @@ func TestAnInvalidProviderFlagIsNamed(t *testing.T) {
 		t.Run(flag, func(t *testing.T) {
 			t.Parallel()
 			o, _ := parsed(t, append(slices.Clone(files), "--"+flag+"="+value)...)
-			_, err := o.Complete()
+			_, err := o.Complete(nil)
 			if want := "--" + flag + `: got "` + value + `": ` + allowed; err == nil || err.Error() != want {
 				t.Errorf("message:\n got %v\nwant %s", err, want)
 			}
@@ -171,7 +171,7 @@ func TestAProviderFlagOverMaxBytesIsDenied(t *testing.T) {
 				continue
 			}
 			o, _ := parsed(t, append(slices.Clone(files), "--"+p.Flag+"="+strings.Repeat("a", p.MaxBytes+1))...)
-			_, err := o.Complete()
+			_, err := o.Complete(nil)
 			if want := fmt.Sprintf("must have at most %d bytes", p.MaxBytes); err == nil || !strings.HasSuffix(err.Error(), want) {
 				t.Errorf("--%s: got %v, want %s", p.Flag, err, want)
 			}
@@ -216,33 +216,24 @@ func TestTheStandAloneCommandLineIsComplete(t *testing.T) {
 	if err := o.LoadConfig(fs, os.ReadFile); err != nil {
 		t.Fatal(err)
 	}
-	completed, err := o.Complete()
+	s, err := o.Complete(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := o.Settings(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	keys, err := annotations.NewKeys("lanyard.dev/", provider.Builtin())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(keys, *s.Keys, sameDefinition); diff != "" {
-		t.Errorf("keys (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff(annotations.Defaults{
+	if diff := cmp.Diff(annotations.Settings{
+		Providers:              provider.Builtin(),
 		TokenExpirationSeconds: 3600,
 		TokenMountPath:         "/var/run/secrets/lanyard.dev/serviceaccount",
 		TokenPathPrefixes:      []string{"/var/run/secrets/", "/run/secrets/"},
 		Parameters: map[string]string{
 			"azure-tenant-id": "contoso.onmicrosoft.com", "azure-authority-host": "https://login.microsoftonline.com/",
 		},
-	}, *s.Defaults); diff != "" {
-		t.Errorf("defaults (-want +got):\n%s", diff)
+		ExcludedNamespaces: []string{"kube-system"},
+	}, *s, sameProvider, cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("settings (-want +got):\n%s", diff)
 	}
-	if completed.MinVersion != tls.VersionTLS13 || len(completed.CipherSuites) != 0 {
-		t.Errorf("TLS: got version %x and suites %x, want 1.3 and Go's own", completed.MinVersion, completed.CipherSuites)
+	if o.MinVersion != tls.VersionTLS13 || len(o.CipherSuites) != 0 {
+		t.Errorf("TLS: got version %x and suites %x, want 1.3 and Go's own", o.MinVersion, o.CipherSuites)
 	}
 	if o.Kubeconfig != "K" || o.BindAddress != "127.0.0.1" || o.SecurePort != 9443 || o.TLSCertFile != "C" || o.TLSPrivateKeyFile != "P" ||
 		o.MetricsBindAddress != "127.0.0.1:8080" || o.HealthProbeBindAddress != "127.0.0.1:8081" || o.ShutdownDelay != 10*time.Second {
@@ -254,7 +245,7 @@ func TestCompleteUsesEverySetting(t *testing.T) {
 	t.Parallel()
 	const providerName = "projects/1/locations/global/workloadIdentityPools/pool/providers/k8s1"
 	o, _ := parsed(t, append([]string{
-		"--annotation-prefix=identity.example.com/", "--token-mount-path=/var/run/secrets/openshift/serviceaccount",
+		"--token-mount-path=/var/run/secrets/openshift/serviceaccount", "--excluded-namespaces=kube-system,system",
 		"--token-path-prefixes=/opt/tokens/,/run/secrets/", "--token-expiration-seconds=600", "--aws-default-region=eu-central-1", "--aws-default-audience=a", "--azure-default-audience=b",
 		"--azure-default-tenant-id=01234567-89AB-CDEF-0123-456789ABCDEF", "--azure-authority-host=https://login.microsoftonline.us",
 		"--gcp-default-workload-identity-provider=//iam.googleapis.com/" + providerName, "--gcp-default-audience=c",
@@ -263,18 +254,12 @@ func TestCompleteUsesEverySetting(t *testing.T) {
 		"--default-allowed-identities=arn:aws:iam::*:role/{namespace}-*,b",
 		"--tls-min-version=VersionTLS12", "--tls-cipher-suites=TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
 	}, files...)...)
-	completed, err := o.Complete()
+	s, err := o.Complete(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := o.Settings(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got, want := s.Keys.Inject, "identity.example.com/inject"; got != want {
-		t.Errorf("key: got %q, want %q", got, want)
-	}
-	if diff := cmp.Diff(annotations.Defaults{
+	if diff := cmp.Diff(annotations.Settings{
+		Providers:              provider.Builtin(),
 		TokenExpirationSeconds: 600,
 		TokenMountPath:         "/var/run/secrets/openshift/serviceaccount",
 		TokenPathPrefixes:      []string{"/opt/tokens/", "/run/secrets/"},
@@ -286,14 +271,15 @@ func TestCompleteUsesEverySetting(t *testing.T) {
 			"azure-tenant-id": "01234567-89ab-cdef-0123-456789abcdef", "azure-authority-host": "https://login.microsoftonline.us/", "azure-audience": "b",
 			"gcp-workload-identity-provider": providerName, "gcp-audience": "c",
 		},
-	}, *s.Defaults); diff != "" {
-		t.Errorf("defaults (-want +got):\n%s", diff)
+		ExcludedNamespaces: []string{"kube-system", "system"},
+	}, *s, sameProvider, cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("settings (-want +got):\n%s", diff)
 	}
-	if completed.MinVersion != tls.VersionTLS12 {
-		t.Errorf("TLS version: got %x, want 1.2", completed.MinVersion)
+	if o.MinVersion != tls.VersionTLS12 {
+		t.Errorf("TLS version: got %x, want 1.2", o.MinVersion)
 	}
 	want := []uint16{tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256}
-	if diff := cmp.Diff(want, completed.CipherSuites); diff != "" {
+	if diff := cmp.Diff(want, o.CipherSuites); diff != "" {
 		t.Errorf("cipher suites (-want +got):\n%s", diff)
 	}
 }
@@ -322,7 +308,7 @@ func TestCompleteAcceptsTheBounds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			o, _ := parsed(t, append(arguments, files...)...)
-			if _, err := o.Complete(); err != nil {
+			if _, err := o.Complete(nil); err != nil {
 				t.Errorf("%q: %v", arguments, err)
 			}
 		})
@@ -337,14 +323,6 @@ func TestCompleteDenies(t *testing.T) {
 		wantHost      = ": must be an https URL without user, query and fragment, such as https://login.microsoftonline.com/"
 	)
 	tests := map[string]struct{ argument, want string }{
-		"a prefix without its slash": {
-			"--annotation-prefix=lanyard.dev",
-			`--annotation-prefix: annotation prefix: got "lanyard.dev", want a DNS subdomain followed by a slash, such as "lanyard.dev/"`,
-		},
-		"an empty prefix": {
-			"--annotation-prefix=",
-			`--annotation-prefix: annotation prefix: got "", want a DNS subdomain followed by a slash, such as "lanyard.dev/"`,
-		},
 		"an empty mount path":               {"--token-mount-path=", `--token-mount-path: got ""` + wantMountPath},
 		"a relative mount path":             {"--token-mount-path=var/run", `--token-mount-path: got "var/run"` + wantMountPath},
 		"a mount path with a closing slash": {"--token-mount-path=/var/run/", `--token-mount-path: got "/var/run/"` + wantMountPath},
@@ -420,7 +398,7 @@ func TestCompleteDenies(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			o, _ := parsed(t, append(slices.Clone(files), tt.argument)...)
-			_, err := o.Complete()
+			_, err := o.Complete(nil)
 			if err == nil {
 				t.Fatalf("%s: got no error", tt.argument)
 			}
@@ -444,11 +422,11 @@ func TestTheSelfManagedCertificateIsForTheServiceOfItsNamespace(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			o, _ := parsed(t, append([]string{"--certificate-secret-namespace=tools"}, test.arguments...)...)
-			completed, err := o.Complete()
+			_, err := o.Complete(nil)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(test.want, completed.CertificateDNSNames); diff != "" {
+			if diff := cmp.Diff(test.want, o.CertificateDNSNames); diff != "" {
 				t.Errorf("names (-want +got):\n%s", diff)
 			}
 		})
@@ -475,7 +453,7 @@ func TestCompleteDeniesForASelfManagedCertificate(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			o, _ := parsed(t, append([]string{"--certificate-secret-namespace=lanyard-system"}, test.arguments...)...)
-			_, err := o.Complete()
+			_, err := o.Complete(nil)
 			if err == nil || !strings.HasPrefix(err.Error(), test.want) || strings.Contains(err.Error(), "\n") {
 				t.Errorf("got %v\nwant one mistake, %s", err, test.want)
 			}
@@ -485,16 +463,16 @@ func TestCompleteDeniesForASelfManagedCertificate(t *testing.T) {
 
 func TestCompleteReportsAllMistakesAtOnce(t *testing.T) {
 	t.Parallel()
-	o, _ := parsed(t, "--annotation-prefix=x", "--token-mount-path=x", "--token-expiration-seconds=1", "--bind-address=x", "--secure-port=0",
+	o, _ := parsed(t, "--token-mount-path=x", "--token-expiration-seconds=1", "--bind-address=x", "--secure-port=0",
 		"--default-allowed-identities=,", "--shutdown-delay=-1s", "--tls-min-version=x", "--tls-cipher-suites=x", "--certificate-source=x", "--aws-default-region=x",
 		"--azure-default-tenant-id=x", "--azure-authority-host=x", "--gcp-default-workload-identity-provider=x",
 		"--aws-default-audience= ", "--azure-default-audience= ", "--gcp-default-audience= ")
-	_, err := o.Complete()
+	_, err := o.Complete(nil)
 	if err == nil {
 		t.Fatal("got no error")
 	}
 	for _, name := range []string{
-		"annotation-prefix", "token-mount-path", "token-expiration-seconds", "default-allowed-identities", "bind-address", "secure-port", "shutdown-delay",
+		"token-mount-path", "token-expiration-seconds", "default-allowed-identities", "bind-address", "secure-port", "shutdown-delay",
 		"tls-min-version", "tls-cipher-suites", "certificate-source", "aws-default-region", "azure-default-tenant-id", "azure-authority-host",
 		"gcp-default-workload-identity-provider", "aws-default-audience", "azure-default-audience", "gcp-default-audience",
 	} {
@@ -522,7 +500,7 @@ func TestDefaultAllowedIdentities(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(test.want, completed.Defaults.AllowedIdentities); diff != "" {
+			if diff := cmp.Diff(test.want, completed.AllowedIdentities); diff != "" {
 				t.Errorf("globs (-want +got):\n%s", diff)
 			}
 		})
@@ -542,7 +520,7 @@ func TestExcludedNamespacesMustBeNames(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			o, _ := parsed(t, append([]string{"--excluded-namespaces=" + test.value}, files...)...)
-			_, err := o.Complete()
+			_, err := o.Complete(nil)
 			if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.HasPrefix(err.Error(), test.want)) {
 				t.Errorf("got %v, want %q", err, test.want)
 			}
@@ -553,7 +531,7 @@ func TestExcludedNamespacesMustBeNames(t *testing.T) {
 func TestCompleteDeniesAnUnknownLogFormat(t *testing.T) {
 	t.Parallel()
 	o, _ := parsed(t, append([]string{"--log-format=xml"}, files...)...)
-	_, err := o.Complete()
+	_, err := o.Complete(nil)
 	if want := `--log-format: got "xml", want text or json`; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
@@ -593,7 +571,7 @@ func TestLoadConfigSetsTheFlags(t *testing.T) {
 		"true":                              {"metrics-secure: true", nil, map[string]string{"metrics-secure": "true"}},
 		"a list":                            {"tls-cipher-suites: [a, b]", nil, map[string]string{"tls-cipher-suites": "[a,b]"}},
 		"a list with a number":              {"tls-cipher-suites: [a, 1]", nil, map[string]string{"tls-cipher-suites": "[a,1]"}},
-		"an empty list":                     {"excluded-namespaces: []", nil, map[string]string{"excluded-namespaces": "[]"}},
+		"an empty list":                     {"excluded-namespaces: []", nil, map[string]string{"excluded-namespaces": ""}},
 		"a list as the command line has it": {"tls-cipher-suites: a,b", nil, map[string]string{"tls-cipher-suites": "[a,b]"}},
 		"the verbosity":                     {"v: 2", nil, map[string]string{"v": "2"}},
 		"an empty string":                   {`azure-authority-host: ""`, nil, map[string]string{"azure-authority-host": ""}},
@@ -729,12 +707,12 @@ func TestNewLogger(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			o, _ := parsed(t, append(tt.arguments, files...)...)
-			completed, err := o.Complete()
+			_, err := o.Complete(nil)
 			if err != nil {
 				t.Fatal(err)
 			}
 			var text bytes.Buffer
-			log := completed.NewLogger(&text)
+			log := o.NewLogger(&text)
 			log.Info("operator")
 			log.V(1).Info("each")
 			log.V(2).Info("debug")
@@ -756,19 +734,18 @@ func TestSettingsOnlyLooksAtTheInjection(t *testing.T) {
 	t.Parallel()
 	o := options.New()
 	o.SecurePort, o.LogFormat, o.CertificateSource = 0, "x", "x"
-	o.Defaults.TokenExpirationSeconds = 4000
+	o.Injection.TokenExpirationSeconds = 4000
 	completed, err := o.Settings(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if completed.Keys.Prefix != annotations.DefaultPrefix || completed.Defaults.TokenExpirationSeconds != 4000 ||
-		completed.Defaults.Parameters["azure-authority-host"] != "https://login.microsoftonline.com/" {
-		t.Errorf("got %+v and %+v", completed.Keys, completed.Defaults)
+	if completed.TokenExpirationSeconds != 4000 || completed.Parameters["azure-authority-host"] != "https://login.microsoftonline.com/" {
+		t.Errorf("got %+v", completed)
 	}
-	o.AnnotationPrefix, o.Defaults.TokenMountPath, o.Defaults.TokenExpirationSeconds = "x", "x", 1
-	o.DefaultAllowedIdentities, o.ExcludedNamespaces = "{x}", []string{"X"}
+	o.Injection.TokenMountPath, o.Injection.TokenExpirationSeconds = "x", 1
+	o.Injection.AllowedIdentities, o.Injection.ExcludedNamespaces = []string{"{x}"}, []string{"X"}
 	_, err = o.Settings(nil)
-	for _, flag := range []string{"annotation-prefix", "token-mount-path", "token-expiration-seconds", "default-allowed-identities", "excluded-namespaces"} {
+	for _, flag := range []string{"token-mount-path", "token-expiration-seconds", "default-allowed-identities", "excluded-namespaces"} {
 		if err == nil || !strings.Contains(err.Error(), "--"+flag+": ") {
 			t.Errorf("got error %v, want it to name --%s", err, flag)
 		}

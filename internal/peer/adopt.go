@@ -12,8 +12,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
-	"github.com/lanyard-dev/lanyard/internal/provider"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 // MaxBytes is the part of a peer's annotation that adoption reads. It is longer than any
@@ -46,34 +45,34 @@ type Adoption struct {
 // Adopt translates the annotations of the peers to Lanyard's. values are the
 // annotations of a ServiceAccount: Lanyard's, and those that the peers read.
 //
-// Keys.Adopted records the translated annotations. They follow the peer's annotation: if
+// annotations.Adopted records the translated annotations. They follow the peer's annotation: if
 // it changes, they change, and if it is removed, they are removed. An annotation of
 // Lanyard's with any other value was written by hand, and stays. If it asks for an
 // identity, nothing of its provider is adopted.
 //
-// The result depends on values and defaults only. Adopt finds nothing to do on its own
+// The result depends on its arguments only. Adopt finds nothing to do on its own
 // result.
-func Adopt(keys *annotations.Keys, peers []*Peer, values map[string]string, defaults *annotations.Defaults) Adoption {
+func Adopt(s *annotations.Settings, peers []*Peer, values map[string]string) Adoption {
 	a := adopter{
-		keys: keys, values: values, written: parseRecord(keys, values[keys.Adopted]),
+		Settings: s, values: values, written: parseRecord(s, values[annotations.Adopted]),
 		translations: map[string]*translation{}, adoption: Adoption{Set: map[string]string{}},
 	}
 	for _, p := range peers {
-		a.translate(p, defaults)
+		a.translate(p)
 	}
 	wanted := map[string]string{}
-	for _, d := range keys.Providers {
+	for _, d := range s.Providers {
 		if t, hasPeer := a.translations[d.Name]; hasPeer {
 			a.judge(d, t)
 			for name, value := range t.values {
-				wanted[keys.Prefix+name] = value
+				wanted[annotations.Prefix+name] = value
 			}
 		}
 	}
 	shared := a.isShared()
 	if !shared {
 		if value := a.lifetime(); value != "" {
-			wanted[keys.TokenExpirationSeconds] = value
+			wanted[annotations.TokenExpirationSeconds] = value
 		}
 	}
 	a.follow(wanted, shared)
@@ -83,28 +82,28 @@ func Adopt(keys *annotations.Keys, peers []*Peer, values map[string]string, defa
 // Adoptable reports whether Adopt would add an identity, or change one: the
 // ServiceAccount was not written since its peer's annotation, or since the peer is
 // adopted.
-func Adoptable(keys *annotations.Keys, peers []*Peer, values map[string]string) bool {
-	set := Adopt(keys, peers, values, &annotations.Defaults{}).Set
-	return slices.ContainsFunc(slices.Collect(maps.Keys(set)), keys.IsIdentity)
+func Adoptable(s *annotations.Settings, peers []*Peer, values map[string]string) bool {
+	set := Adopt(s, peers, values).Set
+	return slices.ContainsFunc(slices.Collect(maps.Keys(set)), s.IsIdentity)
 }
 
 // Translate returns the annotations of Lanyard that the annotations of the peers translate to,
 // whatever else values has.
-func Translate(keys *annotations.Keys, peers []*Peer, values map[string]string, defaults *annotations.Defaults) map[string]string {
+func Translate(s *annotations.Settings, peers []*Peer, values map[string]string) map[string]string {
 	theirs := maps.Clone(values)
-	maps.DeleteFunc(theirs, func(key, _ string) bool { return strings.HasPrefix(key, keys.Prefix) })
-	set := Adopt(keys, peers, theirs, defaults).Set
-	delete(set, keys.Adopted)
+	maps.DeleteFunc(theirs, func(key, _ string) bool { return strings.HasPrefix(key, annotations.Prefix) })
+	set := Adopt(s, peers, theirs).Set
+	delete(set, annotations.Adopted)
 	return set
 }
 
 // Adopted lists the annotations of Lanyard that Adopt added: the record has them, with
 // their fingerprints, and the annotations of the peers still translate to their values.
 // Users can write a record, so a fingerprint by itself shows nothing.
-func Adopted(keys *annotations.Keys, peers []*Peer, values map[string]string, defaults *annotations.Defaults) []string {
+func Adopted(s *annotations.Settings, peers []*Peer, values map[string]string) []string {
 	var adopted []string
-	record := parseRecord(keys, values[keys.Adopted])
-	for key, value := range Translate(keys, peers, values, defaults) {
+	record := parseRecord(s, values[annotations.Adopted])
+	for key, value := range Translate(s, peers, values) {
 		if got, found := values[key]; found && got == value && record[key] == fingerprint(value) {
 			adopted = append(adopted, key)
 		}
@@ -114,19 +113,20 @@ func Adopted(keys *annotations.Keys, peers []*Peer, values map[string]string, de
 
 // adopter is the state of one Adopt.
 type adopter struct {
-	keys   *annotations.Keys
+	*annotations.Settings
+
 	values map[string]string
 	// translations are by the names of the providers that have a peer.
 	translations map[string]*translation
-	// written maps annotation keys to fingerprints: the content of Keys.Adopted.
+	// written maps annotation keys to fingerprints: the content of annotations.Adopted.
 	written  map[string]string
 	adoption Adoption
 }
 
 // translate translates the annotations of one peer. If two peers are for the same
 // provider, the first peer with an identity counts.
-func (a *adopter) translate(p *Peer, defaults *annotations.Defaults) {
-	t, first := p.translate(a.values, defaults), a.translations[p.Provider]
+func (a *adopter) translate(p *Peer) {
+	t, first := p.translate(a.values, a.Settings), a.translations[p.Provider]
 	if first != nil && len(first.values) > 0 {
 		if len(t.values) > 0 {
 			text := "another annotation asks for the same cloud, and counts"
@@ -142,7 +142,7 @@ func (a *adopter) translate(p *Peer, defaults *annotations.Defaults) {
 
 // judge adds the findings of a translation. It empties the translation if somebody wrote an
 // identity of the provider: then its other annotations stay, too.
-func (a *adopter) judge(d *provider.Definition, t *translation) {
+func (a *adopter) judge(d *annotations.Provider, t *translation) {
 	byHand := a.identityByHand(d)
 	if byHand == "" {
 		a.adoption.Findings = append(a.adoption.Findings, t.findings...)
@@ -158,18 +158,18 @@ func (a *adopter) judge(d *provider.Definition, t *translation) {
 // identityByHand returns a key that somebody wrote and that asks for an identity of
 // the provider, or "". Lanyard's audience is of every provider: its tokens must not
 // change by adoption.
-func (a *adopter) identityByHand(d *provider.Definition) string {
+func (a *adopter) identityByHand(d *annotations.Provider) string {
 	for i := range d.Parameters {
-		if key := a.keys.Parameter(d, d.Parameters[i].Name); d.Parameters[i].Identity && a.byHand(key) {
+		if key := annotations.Key(d, d.Parameters[i].Name); d.Parameters[i].Identity && a.byHand(key) {
 			return key
 		}
 	}
-	if a.byHand(a.keys.Audience) {
-		return a.keys.Audience
+	if a.byHand(annotations.Audience) {
+		return annotations.Audience
 	}
-	for name := range strings.SplitSeq(a.values[a.keys.Tokens], ",") {
+	for name := range strings.SplitSeq(a.values[annotations.Tokens], ",") {
 		if strings.TrimSpace(name) == d.Name {
-			return a.keys.Tokens
+			return annotations.Tokens
 		}
 	}
 	return ""
@@ -191,9 +191,9 @@ func (a *adopter) follow(wanted map[string]string, shared bool) {
 	for _, key := range slices.Sorted(maps.Keys(all)) {
 		value, isWanted := wanted[key]
 		got, found := a.values[key]
-		name, isLifetime := a.providerOf(key), key == a.keys.TokenExpirationSeconds
+		name, isLifetime := a.providerOf(key), key == annotations.TokenExpirationSeconds
 		t := a.translations[name]
-		entry := strings.TrimPrefix(key, a.keys.Prefix) + "="
+		entry := strings.TrimPrefix(key, annotations.Prefix) + "="
 		switch {
 		case isLifetime && shared, found && name != "" && t == nil:
 			entries = append(entries, entry+a.written[key])
@@ -208,12 +208,12 @@ func (a *adopter) follow(wanted map[string]string, shared bool) {
 		}
 	}
 	record := strings.Join(entries, ",")
-	got, found := a.values[a.keys.Adopted]
+	got, found := a.values[annotations.Adopted]
 	switch {
 	case record == "" && found:
-		a.adoption.Remove = append(a.adoption.Remove, a.keys.Adopted)
+		a.adoption.Remove = append(a.adoption.Remove, annotations.Adopted)
 	case record != "" && got != record:
-		a.adoption.Set[a.keys.Adopted] = record
+		a.adoption.Set[annotations.Adopted] = record
 	}
 }
 
@@ -221,7 +221,7 @@ func (a *adopter) follow(wanted map[string]string, shared bool) {
 // hand, or that was adopted from a peer that is not adopted any more.
 func (a *adopter) isShared() bool {
 	for key := range a.values {
-		if a.keys.IsIdentity(key) && (a.byHand(key) || a.translations[a.providerOf(key)] == nil) {
+		if a.IsIdentity(key) && (a.byHand(key) || a.translations[a.providerOf(key)] == nil) {
 			return true
 		}
 	}
@@ -233,7 +233,7 @@ func (a *adopter) isShared() bool {
 func (a *adopter) lifetime() string {
 	var shortest, least int64
 	given := false
-	for _, d := range a.keys.Providers {
+	for _, d := range a.Providers {
 		t := a.translations[d.Name]
 		if t == nil || len(t.values) == 0 {
 			continue
@@ -263,8 +263,8 @@ func (a *adopter) lifetime() string {
 
 // providerOf returns the name of the provider that has the key, or "".
 func (a *adopter) providerOf(key string) string {
-	for _, d := range a.keys.Providers {
-		if !d.Plain() && strings.HasPrefix(key, a.keys.Prefix+d.Name+"-") {
+	for _, d := range a.Providers {
+		if !d.Plain() && strings.HasPrefix(key, annotations.Prefix+d.Name+"-") {
 			return d.Name
 		}
 	}
@@ -284,21 +284,21 @@ func Release(record string, peers []*Peer) string {
 }
 
 // fingerprint identifies a value in the record. Its length is part of
-// Keys.MaxServiceAccountBytes.
+// MaxServiceAccountBytes.
 func fingerprint(value string) string {
 	sum := sha256.Sum256([]byte(value))
 	return hex.EncodeToString(sum[:4])
 }
 
-// parseRecord reads Keys.Adopted. It ignores entries that Lanyard does not write: an
+// parseRecord reads annotations.Adopted. It ignores entries that Lanyard does not write: an
 // annotation without an entry was written by hand.
-func parseRecord(keys *annotations.Keys, value string) map[string]string {
+func parseRecord(s *annotations.Settings, value string) map[string]string {
 	record := map[string]string{}
-	known := keys.ServiceAccount()
+	known := s.ServiceAccountKeys()
 	for entry := range strings.SplitSeq(value, ",") {
 		name, value, found := strings.Cut(entry, "=")
-		if found && len(value) == len(fingerprint("")) && slices.Contains(known, keys.Prefix+name) {
-			record[keys.Prefix+name] = value
+		if found && len(value) == len(fingerprint("")) && slices.Contains(known, annotations.Prefix+name) {
+			record[annotations.Prefix+name] = value
 		}
 	}
 	return record

@@ -11,9 +11,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/peer"
 	"github.com/lanyard-dev/lanyard/internal/provider"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 const (
@@ -34,17 +34,15 @@ const (
 	email     = "reader@my-project.iam.gserviceaccount.com"
 )
 
-func newKeys(tb testing.TB) *annotations.Keys {
+// newSettings returns the settings of a cluster with defaults.
+func newSettings(tb testing.TB) *annotations.Settings {
 	tb.Helper()
-	keys, err := annotations.NewKeys(annotations.DefaultPrefix, provider.Builtin())
+	s, err := annotations.NewSettings(provider.Builtin())
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return &keys
-}
-
-func clusterDefaults() *annotations.Defaults {
-	return &annotations.Defaults{Parameters: map[string]string{"gcp-workload-identity-provider": gcpPool, "gcp-audience": "gcp.cluster", "azure-tenant-id": "contoso.onmicrosoft.com"}}
+	s.Parameters = map[string]string{"gcp-workload-identity-provider": gcpPool, "gcp-audience": "gcp.cluster", "azure-tenant-id": "contoso.onmicrosoft.com"}
+	return s
 }
 
 // values are annotations: keys with a slash are whole, the others are Lanyard's.
@@ -73,10 +71,9 @@ func peersNamed(t *testing.T, names ...string) []*peer.Peer {
 // adopt applies an adoption, and returns Lanyard's annotations without the record.
 func adopt(t *testing.T, has map[string]string, peers ...string) (whole, own map[string]string, warnings []string) {
 	t.Helper()
-	keys := newKeys(t)
-	defaults := clusterDefaults()
-	delete(defaults.Parameters, "gcp-audience")
-	a := peer.Adopt(keys, peersNamed(t, peers...), has, defaults)
+	s := newSettings(t)
+	delete(s.Parameters, "gcp-audience")
+	a := peer.Adopt(s, peersNamed(t, peers...), has)
 	whole = maps.Clone(has)
 	maps.Copy(whole, a.Set)
 	for _, key := range a.Remove {
@@ -85,7 +82,7 @@ func adopt(t *testing.T, has map[string]string, peers ...string) (whole, own map
 		}
 		delete(whole, key)
 	}
-	if again := peer.Adopt(keys, peersNamed(t, peers...), whole, defaults); len(again.Set)+len(again.Remove) > 0 {
+	if again := peer.Adopt(s, peersNamed(t, peers...), whole); len(again.Set)+len(again.Remove) > 0 {
 		t.Errorf("a second pass sets %v and removes %v", again.Set, again.Remove)
 	}
 	own = map[string]string{}
@@ -220,9 +217,9 @@ func TestTheRecordNamesWhatWasAdopted(t *testing.T) {
 	if want := []string{"aws-role-arn", "aws-token-path", "azure-client-id", "azure-token-path", "token-expiration-seconds"}; !slices.Equal(names, want) {
 		t.Errorf("got %q, want %q", names, want)
 	}
-	identity, errs := annotations.ParseServiceAccount(newKeys(t), own(whole), clusterDefaults())
-	if len(errs) > 0 || identity == nil {
-		t.Errorf("got identity %v and errors %v", identity, errs)
+	account, errs := newSettings(t).ParseServiceAccount("team", "loki", own(whole))
+	if len(errs) > 0 || account == nil {
+		t.Errorf("got %v and errors %v", account, errs)
 	}
 }
 
@@ -240,7 +237,7 @@ func own(whole map[string]string) map[string]string {
 // The peer's audience may be a flag of the peer's: then it is one of Lanyard's too.
 func TestTheClustersAudienceIsNotOverridden(t *testing.T) {
 	t.Parallel()
-	a := peer.Adopt(newKeys(t), peersNamed(t, "gcp"), values{gcpName: gcpPool, gcpEmail: email}.whole(), clusterDefaults())
+	a := peer.Adopt(newSettings(t), peersNamed(t, "gcp"), values{gcpName: gcpPool, gcpEmail: email}.whole())
 	if audience, found := a.Set["lanyard.dev/gcp-audience"]; found {
 		t.Errorf("got audience %s", audience)
 	}
@@ -259,22 +256,22 @@ func TestPeersNamed(t *testing.T) {
 // A profile by hand goes together with an adopted role.
 func TestAdoptionLeavesProfilesAlone(t *testing.T) {
 	t.Parallel()
-	keys := newKeys(t)
+	s := newSettings(t)
 	peers, err := peer.Named([]string{"eks"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	has := map[string]string{"eks.amazonaws.com/role-arn": roleARN, "lanyard.dev/aws-role-arn.audit": otherRole}
-	adoption := peer.Adopt(keys, peers, has, clusterDefaults())
+	adoption := peer.Adopt(s, peers, has)
 	if got := adoption.Set["lanyard.dev/aws-role-arn"]; got != roleARN || len(adoption.Remove) > 0 {
 		t.Fatalf("got %+v, want the role adopted and nothing removed", adoption)
 	}
 	maps.Copy(has, adoption.Set)
-	if again := peer.Adopt(keys, peers, has, clusterDefaults()); len(again.Set) > 0 || len(again.Remove) > 0 {
+	if again := peer.Adopt(s, peers, has); len(again.Set) > 0 || len(again.Remove) > 0 {
 		t.Errorf("a second time: got %+v, want nothing", again)
 	}
 	delete(has, "eks.amazonaws.com/role-arn")
-	gone := peer.Adopt(keys, peers, has, clusterDefaults())
+	gone := peer.Adopt(s, peers, has)
 	for _, key := range gone.Remove {
 		if key == "lanyard.dev/aws-role-arn.audit" {
 			t.Errorf("got %v removed, want the profile to stay", gone.Remove)

@@ -17,6 +17,8 @@ import (
 	"sync"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 // Place is where a peer reads something.
@@ -196,11 +198,19 @@ func Named(names []string) ([]*Peer, error) {
 			return nil, fmt.Errorf("got %q, want one or more of %s", name, strings.Join(known, ", "))
 		}
 	}
-	return slices.DeleteFunc(All(), func(p *Peer) bool { return !slices.Contains(names, p.Name) }), nil
+	return named(names), nil
 }
 
+func named(names []string) []*Peer {
+	return slices.DeleteFunc(All(), func(p *Peer) bool { return !slices.Contains(names, p.Name) })
+}
+
+// Of returns the peers whose annotations the settings adopt, in the order of their
+// precedence.
+func Of(s *annotations.Settings) []*Peer { return named(s.Peers) }
+
 // Rules returns the rules about pods that hold while the peers are adopted: the fields
-// PeerContainers and PeerTokens of annotations.Keys.
+// PeerContainers and PeerTokens of annotations.Settings.
 func Rules(peers []*Peer) (containers []string, tokens map[string]string) {
 	for _, p := range peers {
 		containers = append(containers, p.Replaces...)
@@ -266,10 +276,10 @@ func (p *Peer) Asks(values map[string]string) bool {
 	return !slices.ContainsFunc(p.Identity, func(key string) bool { return values[key] == "" })
 }
 
-// Wrote reports whether the peer can have written the value of a variable: the path of a
-// file that it mounts.
+// Wrote reports whether the peer can have written the value of a variable: the path of its
+// token, or of another file that it mounts.
 func (p *Peer) Wrote(value string) bool {
-	return slices.ContainsFunc(p.Paths, func(path string) bool { return value == path || strings.HasPrefix(value, path+"/") })
+	return value != "" && value == p.TokenPath || slices.ContainsFunc(p.Paths, func(path string) bool { return value == path || strings.HasPrefix(value, path+"/") })
 }
 
 // Runs reports whether a container runs the peer's program.

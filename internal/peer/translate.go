@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 // translation has the annotations of a peer in Lanyard's words.
@@ -31,7 +31,7 @@ type translation struct {
 const lifetimeKey = "token-expiration-seconds"
 
 // translate translates the annotations of a ServiceAccount.
-func (p *Peer) translate(found map[string]string, defaults *annotations.Defaults) *translation {
+func (p *Peer) translate(found map[string]string, s *annotations.Settings) *translation {
 	t := &translation{values: map[string]string{}}
 	if !p.Asks(found) {
 		p.half(t, found)
@@ -48,7 +48,7 @@ func (p *Peer) translate(found map[string]string, defaults *annotations.Defaults
 			// An empty audience is malformed: the token would be for the API server.
 			if has {
 				t.values[in.Becomes] = value
-			} else if p.Audience != "" && defaults.Parameters[in.Becomes] == "" {
+			} else if p.Audience != "" && s.Parameters[in.Becomes] == "" {
 				t.values[in.Becomes] = p.Audience
 			}
 		case in.Becomes != "" && value != "":

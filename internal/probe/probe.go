@@ -4,8 +4,8 @@
 // Package probe asks the API server, by the dry run of a pod, how Lanyard would change
 // the pod, and reports findings with their fixes.
 //
-// lanyard-webhook uses this package, so it imports no types of the Kubernetes API: these
-// types would take several MiB of memory in each replica.
+// lanyard-webhook uses this package, so it imports no types of the Kubernetes API: they
+// nearly double the size of the program (see ARCHITECTURE.md).
 package probe
 
 import (
@@ -26,11 +26,11 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
-	"github.com/lanyard-dev/lanyard/internal/injected"
-	"github.com/lanyard-dev/lanyard/internal/mutate"
 	"github.com/lanyard-dev/lanyard/internal/texts"
 	"github.com/lanyard-dev/lanyard/internal/version"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/pkg/mutate"
+	"github.com/lanyard-dev/lanyard/pkg/mutate/injected"
 )
 
 // Webhook is the name of the entry of the webhook configuration that is called for
@@ -44,13 +44,13 @@ var podText []byte
 // rules of policy engines allow. Overrides are merged into the pod, one after another.
 // Its label selects the entry of the webhook configuration whose failurePolicy is
 // Fail.
-func Pod(keys *annotations.Keys, serviceAccount string, overrides ...map[string]any) *unstructured.Unstructured {
+func Pod(serviceAccount string, overrides ...map[string]any) *unstructured.Unstructured {
 	pod := &unstructured.Unstructured{}
 	if err := yaml.Unmarshal(podText, &pod.Object); err != nil {
 		panic(err) // the text is constant
 	}
 	own := map[string]any{
-		"metadata": map[string]any{"labels": map[string]any{keys.Probe: annotations.LabelProbe}},
+		"metadata": map[string]any{"labels": map[string]any{annotations.Probe: annotations.LabelProbe}},
 		"spec":     map[string]any{"serviceAccountName": serviceAccount},
 	}
 	for _, o := range append([]map[string]any{own}, overrides...) {
@@ -290,12 +290,12 @@ func MissingRight(err error) string {
 // DryRun judges the result of a dry run of a pod of the ServiceAccount, which has
 // the label of the probe: whether the API server can call the webhook, and whether the pod
 // would get credentials.
-func DryRun(keys *annotations.Keys, serviceAccount string, answer Answer) []Section {
+func DryRun(s *annotations.Settings, serviceAccount string, answer Answer) []Section {
 	called := Probe(answer.Err)
 	var tried Line
 	switch {
 	case called.Status == OK:
-		tried = Injection(keys, serviceAccount, answer)
+		tried = Injection(s, serviceAccount, answer)
 	case noServiceAccount.MatchString(answer.Err.Error()):
 		tried = NoServiceAccount(serviceAccount)
 	case called.Status == Failed:
@@ -341,18 +341,18 @@ func Unasked(right string) Line {
 
 // Injection judges the result of the dry run of a pod of a ServiceAccount that
 // needs credentials.
-func Injection(keys *annotations.Keys, serviceAccount string, answer Answer) Line {
+func Injection(s *annotations.Settings, serviceAccount string, answer Answer) Line {
 	read, err := &injected.Pod{}, answer.Err
 	if err == nil {
-		read, err = injected.Read(answer.Pod.Object, keys)
+		read, err = injected.Read(answer.Pod.Object, s)
 	}
 	providers := strings.Join(read.Providers, ", ")
 	switch {
 	case err != nil:
 	case providers == "":
-		err = fmt.Errorf("the pod has no annotation %s: the ServiceAccount has no identity annotation, or lanyard-webhook was not called", keys.Injected)
+		err = fmt.Errorf("the pod has no annotation %s: the ServiceAccount has no identity annotation, or lanyard-webhook was not called", annotations.Injected)
 	case read.Volume == "":
-		err = fmt.Errorf("the pod has no volume %s, but annotation %s=%s", mutate.VolumeName, keys.Injected, strings.Join(read.Providers, ","))
+		err = fmt.Errorf("the pod has no volume %s, but annotation %s=%s", mutate.VolumeName, annotations.Injected, strings.Join(read.Providers, ","))
 	default:
 		return Passed("pods of ServiceAccount %s get credentials: %s, from volume %s", serviceAccount, providers, read.Volume)
 	}

@@ -12,14 +12,14 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/probe"
 	"github.com/lanyard-dev/lanyard/internal/provider"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 func TestWhatMakesAPodInjected(t *testing.T) {
 	t.Parallel()
-	keys, err := annotations.NewKeys(annotations.DefaultPrefix, provider.Builtin())
+	s, err := annotations.NewSettings(provider.Builtin())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +40,7 @@ func TestWhatMakesAPodInjected(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got := probe.Injection(&keys, "n/a", probe.Answer{Pod: &unstructured.Unstructured{Object: test.pod}})
+			got := probe.Injection(s, "n/a", probe.Answer{Pod: &unstructured.Unstructured{Object: test.pod}})
 			want := "pods of ServiceAccount n/a get credentials: " + test.want
 			if test.error != "" {
 				want = "pods of ServiceAccount n/a get no credentials: " + test.error
@@ -55,37 +55,29 @@ func TestWhatMakesAPodInjected(t *testing.T) {
 // The webhook configuration selects the pod of a check by this label.
 func TestThePodOfACheckIsAProbe(t *testing.T) {
 	t.Parallel()
-	keys, err := annotations.NewKeys("example.com/", provider.Builtin())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := probe.Pod(&keys, "app").GetLabels()["example.com/probe"]; got != "true" {
+	if got := probe.Pod("app").GetLabels()["lanyard.dev/probe"]; got != "true" {
 		t.Errorf("got label %q, want true", got)
 	}
 }
 
 func TestOverridesAreMergedIntoThePod(t *testing.T) {
 	t.Parallel()
-	keys, err := annotations.NewKeys(annotations.DefaultPrefix, provider.Builtin())
-	if err != nil {
-		t.Fatal(err)
-	}
 	allowed := map[string]any{"spec": map[string]any{"containers": []any{map[string]any{"image": "mirror.example/webhook:v1"}}}}
 	overrides, err := probe.ParseOverrides(`{metadata: {labels: {team: shop}}, spec: {containers: [{resources: {limits: {cpu: 1}}}, {name: more}], tolerations: [{operator: Exists}]}}`)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var got corev1.Pod
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(probe.Pod(&keys, "app", allowed, overrides, nil).Object, &got); err != nil {
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(probe.Pod("app", allowed, overrides, nil).Object, &got); err != nil {
 		t.Fatal(err)
 	}
 	if first := got.Spec.Containers[0]; first.Name != "check" || first.Image != "mirror.example/webhook:v1" || first.Resources.Limits.Cpu().String() != "1" || first.Resources.Limits.Memory().String() != "16Mi" {
 		t.Errorf("got the container %+v", first)
 	}
-	if len(got.Spec.Containers) != 2 || len(got.Spec.Tolerations) != 1 || got.Labels["team"] != "shop" || got.Labels[keys.Probe] != "true" {
+	if len(got.Spec.Containers) != 2 || len(got.Spec.Tolerations) != 1 || got.Labels["team"] != "shop" || got.Labels[annotations.Probe] != "true" {
 		t.Errorf("got %+v", got)
 	}
-	if diff := cmp.Diff(probe.Pod(&keys, "app"), probe.Pod(&keys, "app")); diff != "" || probe.Pod(&keys, "app").GetLabels()["team"] != "" {
+	if diff := cmp.Diff(probe.Pod("app"), probe.Pod("app")); diff != "" || probe.Pod("app").GetLabels()["team"] != "" {
 		t.Error("a pod has the overrides of another pod")
 	}
 	if _, err := probe.ParseOverrides("[]"); err == nil {

@@ -14,9 +14,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/provider"
 	"github.com/lanyard-dev/lanyard/internal/version"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 func denial(message string) error {
@@ -25,7 +25,7 @@ func denial(message string) error {
 
 func TestDryRuns(t *testing.T) {
 	t.Parallel()
-	keys, err := annotations.NewKeys(annotations.DefaultPrefix, provider.Builtin())
+	s, err := annotations.NewSettings(provider.Builtin())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +81,7 @@ func TestDryRuns(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var got []string
-			for _, section := range DryRun(&keys, "n/a", test.answer) {
+			for _, section := range DryRun(s, "n/a", test.answer) {
 				for _, line := range section.Lines {
 					got = append(got, section.Name+": "+string(line.Status)+": "+line.Text)
 				}

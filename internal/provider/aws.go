@@ -8,25 +8,30 @@ import (
 	"encoding/hex"
 	"regexp"
 	"strings"
+
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 // aws is IAM's AssumeRoleWithWebIdentity.
-func aws() *Definition {
-	return &Definition{
+func aws() *annotations.Provider {
+	return &annotations.Provider{
 		Name: "aws",
-		Parameters: []Parameter{
+		Parameters: []annotations.Parameter{
 			awsRole(),
-			Parameter{
+			{
 				Name: "role-arn-prefix", ClusterOnly: true, MaxBytes: 1024,
-				Flag: "aws-role-arn-prefix", Usage: "Prefix of role names that are not ARNs, such as arn:aws:iam::111122223333:role/. If empty, ServiceAccounts must write the whole ARN.",
-			}.matching(awsRolePrefix, "must be the start of the ARN of an IAM role, up to a slash, such as arn:aws:iam::111122223333:role/"),
-			Parameter{
-				Name: "region", MaxBytes: 64,
+				Grammar: annotations.Matching(awsRolePrefix, "must be the start of the ARN of an IAM role, up to a slash, such as arn:aws:iam::111122223333:role/"),
+				Flag:    "aws-role-arn-prefix", Usage: "Prefix of role names that are not ARNs, such as arn:aws:iam::111122223333:role/. If empty, ServiceAccounts must write the whole ARN.",
+			},
+			{
+				Name: "region", MaxBytes: 64, Grammar: annotations.Matching(awsRegion, "must be an AWS region, such as eu-central-1"),
 				Flag: "aws-default-region", Usage: "AWS region of ServiceAccounts that set none.",
-			}.matching(awsRegion, "must be an AWS region, such as eu-central-1"),
-			Parameter{Name: "session-name", MaxBytes: 64}.accepting(func(value string) bool { return value == "pod" }, `value == 'pod'`,
-				`must be "pod", for the name of the pod; without the annotation, the session name is SERVICEACCOUNT@NAMESPACE`),
-			tokenPath(),
+			},
+			{
+				Name: "session-name", MaxBytes: 64,
+				Grammar: annotations.Matching(awsSessionName, `must be "pod", for the name of the pod; without the annotation, the session name is SERVICEACCOUNT@NAMESPACE`),
+			},
+			annotations.TokenPath(),
 		},
 		PrincipalParameters: []string{"role-arn"},
 		DefaultAudience:     "sts.amazonaws.com",
@@ -34,9 +39,12 @@ func aws() *Definition {
 		TokenPath:           "aws/token",
 		CopyVolume:          "aws-iam-token", // of amazon-eks-pod-identity-webhook
 		TokenAlone:          true,
-		CredentialFile:      &CredentialFile{Annotation: "aws-config", Path: "aws/config", Content: awsConfig},
-		Profiles:            &Profiles{Parameter: "role-arn", Source: "source-profile", Selector: "AWS_PROFILE"},
-		Variables: []Variable{
+		// "role ARN is not set" (aws-sdk-go-v2/config/resolve_credentials.go), InvalidConfigError
+		// (botocore/credentials.py).
+		TokenAloneNeeds: "AWS_ROLE_ARN",
+		CredentialFile:  &annotations.CredentialFile{Annotation: "aws-config", Path: "aws/config", Content: awsConfig},
+		Profiles:        &annotations.Profiles{Parameter: "role-arn", Source: "source-profile", Selectors: []string{"AWS_PROFILE", "AWS_DEFAULT_PROFILE"}},
+		Variables: []annotations.Variable{
 			// Go, Java and Python prefer these to the profile of AWS_PROFILE.
 			{Name: "AWS_ROLE_ARN", Value: "{role-arn}", Direct: true},
 			{Name: "AWS_WEB_IDENTITY_TOKEN_FILE", Value: "{token-file}", Credential: true, Direct: true},
@@ -52,34 +60,31 @@ func aws() *Definition {
 		// Static keys come first in every SDK's chain. JavaScript prefers a profile
 		// and its files, boto3 a profile. Container credentials come after the token in
 		// every chain, so they shadow nothing.
-		Shadows: []string{
-			"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE",
-			"AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE",
+		Shadows: []annotations.Shadow{
+			{Name: "AWS_ACCESS_KEY_ID"}, {Name: "AWS_SECRET_ACCESS_KEY"}, {Name: "AWS_ACCESS_KEY"}, {Name: "AWS_SECRET_KEY"},
+			{Name: "AWS_PROFILE"}, {Name: "AWS_DEFAULT_PROFILE"}, {Name: "AWS_SHARED_CREDENTIALS_FILE"}, {Name: "AWS_CONFIG_FILE"},
 		},
-		Derive: func(v Values) { v["default-session-name"] = sessionName(v["namespace"], v["serviceaccount"]) },
-		DeriveCEL: []Derived{{
-			Name: "default-session-name", Value: `{serviceaccount} + '@' + {namespace}`,
-			// CEL has no hash.
-			Valid: `({serviceaccount} + '@' + {namespace}).size() <= 64`, Want: "has a session name of more than 64 characters, which policies cannot shorten",
-		}},
+		Doubt: awsDoubt,
+		Derive: func(v annotations.Values) {
+			v["default-session-name"] = sessionName(v["namespace"], v["serviceaccount"])
+		},
 	}
 }
 
 // awsRole returns the parameter for the role.
-func awsRole() Parameter {
-	role := Parameter{
+func awsRole() annotations.Parameter {
+	return annotations.Parameter{
 		Name: "role-arn", Identity: true, Required: true, MaxBytes: 613, Expand: expandAWSRole, Template: true,
-		Flag: "aws-default-role-arn", Usage: "ARN of the role \"default\". {namespace} and {serviceaccount} stand for names.",
-	}.matching(awsRoleARN, "must be the ARN of an IAM role, such as arn:aws:iam::111122223333:role/name")
-	role.CEL.Expand = `value == '' || value.startsWith('arn:') ? value : {role-arn-prefix} + value`
-	return role
+		Grammar: annotations.Matching(awsRoleARN, "must be the ARN of an IAM role, such as arn:aws:iam::111122223333:role/name"),
+		Flag:    "aws-default-role-arn", Usage: "ARN of the role \"default\". {namespace} and {serviceaccount} stand for names.",
+	}
 }
 
 // awsConfig returns a shared config file with the profiles, or "" without profiles.
 // The AWS SDKs' reference guide defines its format: a role is assumed either with a
 // token or with the credentials of another profile, never both. No value has a space or
 // a line break.
-func awsConfig(v Values, profiles []Profile) string {
+func awsConfig(v annotations.Values, profiles []annotations.Profile) string {
 	if len(profiles) == 0 {
 		return ""
 	}
@@ -97,7 +102,7 @@ func awsConfig(v Values, profiles []Profile) string {
 			text.WriteString("region = " + region + "\n")
 		}
 	}
-	section(DefaultProfile, v["role-arn"], "")
+	section(annotations.DefaultProfile, v["role-arn"], "")
 	for _, p := range profiles {
 		section("profile "+p.Name, p.Identity, p.Source)
 	}
@@ -107,9 +112,10 @@ func awsConfig(v Values, profiles []Profile) string {
 var (
 	// The partitions come from the AWS SDKs' endpoint data. The path and the
 	// name follow IAM's CreateRole.
-	awsRolePath   = `^arn:(aws|aws-cn|aws-us-gov|aws-eusc|aws-iso|aws-iso-[a-z]):iam::[0-9]{12}:role/([\x21-\x7E]{1,510}/)?`
-	awsRolePrefix = regexp.MustCompile(awsRolePath + `$`)
-	awsRoleARN    = regexp.MustCompile(awsRolePath + `[\w+=,.@-]{1,64}$`)
+	awsRolePath    = `^arn:(aws|aws-cn|aws-us-gov|aws-eusc|aws-iso|aws-iso-[a-z]):iam::[0-9]{12}:role/([\x21-\x7E]{1,510}/)?`
+	awsRolePrefix  = regexp.MustCompile(awsRolePath + `$`)
+	awsRoleARN     = regexp.MustCompile(awsRolePath + `[\w+=,.@-]{1,64}$`)
+	awsSessionName = regexp.MustCompile(`^pod$`)
 	// A region may be newer than Lanyard.
 	awsRegion = regexp.MustCompile(`^[a-z]{2,4}(-[a-z0-9]+)+-[0-9]+$`)
 )

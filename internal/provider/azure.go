@@ -10,25 +10,31 @@ import (
 	"strings"
 
 	"github.com/lanyard-dev/lanyard/internal/texts"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 // azure is Microsoft Entra Workload ID.
-func azure() *Definition {
-	return &Definition{
+func azure() *annotations.Provider {
+	return &annotations.Provider{
 		Name: "azure",
-		Parameters: []Parameter{
-			Parameter{Name: "client-id", Identity: true, Required: true, MaxBytes: 36}.accepting(texts.IsGUID, isGUID(),
-				"must be a client ID (GUID), such as 00000000-0000-0000-0000-000000000000").lowerGUIDs(`value.lowerAscii()`),
-			Parameter{
+		Parameters: []annotations.Parameter{
+			{
+				Name: "client-id", Identity: true, Required: true, MaxBytes: 36,
+				Grammar: lowerGUIDs("must be a client ID (GUID), such as 00000000-0000-0000-0000-000000000000", guid),
+			},
+			{
+				// A tenant's GUID or one of its domains. No token is issued for the words that
+				// stand for "any tenant".
 				Name: "tenant-id", Required: true, MaxBytes: 253,
-				Flag: "azure-default-tenant-id", Usage: "Azure tenant, GUID or domain, of ServiceAccounts that set none.",
-			}.accepting(isAzureTenant, isGUID()+" || "+MatchesCEL(azureDomain), wantAzureTenant).lowerGUIDs(LowerGUID()),
+				Grammar: lowerGUIDs("must be a tenant ID (GUID) or a domain of the tenant such as contoso.onmicrosoft.com; common, organizations, consumers and adfs do not name a tenant", guid, azureDomain),
+				Flag:    "azure-default-tenant-id", Usage: "Azure tenant, GUID or domain, of ServiceAccounts that set none.",
+			},
 			{
 				Name: "authority-host", Required: true, ClusterOnly: true, MaxBytes: 2048, Parse: parseAzureAuthorityHost,
 				Flag: "azure-authority-host", Usage: "URL of the Microsoft Entra authority. Sovereign clouds have their own.",
 				Default: "https://login.microsoftonline.com/",
 			},
-			tokenPath(),
+			annotations.TokenPath(),
 		},
 		PrincipalParameters: []string{"client-id"},
 		DefaultAudience:     "api://AzureADTokenExchange",
@@ -40,7 +46,7 @@ func azure() *Definition {
 		TokenPath:            "azure/token",
 		CopyVolume:           "azure-identity-token", // of azure-workload-identity before 1.6
 		TokenAlone:           true,
-		Variables: []Variable{
+		Variables: []annotations.Variable{
 			{Name: "AZURE_CLIENT_ID", Value: "{client-id}"},
 			{Name: "AZURE_TENANT_ID", Value: "{tenant-id}"},
 			{Name: "AZURE_FEDERATED_TOKEN_FILE", Value: "{token-file}", Credential: true},
@@ -50,19 +56,25 @@ func azure() *Definition {
 		},
 		// EnvironmentCredential comes before WorkloadIdentityCredential in every
 		// DefaultAzureCredential.
-		Shadows: []string{
-			"AZURE_CLIENT_SECRET", "AZURE_CLIENT_CERTIFICATE_PATH", "AZURE_USERNAME", "AZURE_PASSWORD",
+		// AZURE_TOKEN_CREDENTIALS limits DefaultAzureCredential to some credentials. Two of its
+		// values keep workload identity. Go accepts only one spelling of "prod", and no empty
+		// value.
+		Shadows: []annotations.Shadow{
+			{Name: "AZURE_CLIENT_SECRET"}, {Name: "AZURE_CLIENT_CERTIFICATE_PATH"}, {Name: "AZURE_USERNAME"}, {Name: "AZURE_PASSWORD"},
+			{Name: "AZURE_TOKEN_CREDENTIALS", Unless: []string{"prod", "WorkloadIdentityCredential", "workloadidentitycredential"}},
 		},
 	}
 }
 
-var azureDomain = regexp.MustCompile(`^[0-9A-Za-z]([0-9A-Za-z-]*[0-9A-Za-z])?(\.[0-9A-Za-z]([0-9A-Za-z-]*[0-9A-Za-z])?)+$`)
+var (
+	guid        = regexp.MustCompile(texts.GUIDPattern)
+	azureDomain = regexp.MustCompile(`^[0-9A-Za-z]([0-9A-Za-z-]*[0-9A-Za-z])?(\.[0-9A-Za-z]([0-9A-Za-z-]*[0-9A-Za-z])?)+$`)
+)
 
-// isAzureTenant accepts a tenant's GUID or one of its domains. No token is issued for the
-// words that stand for "any tenant".
-func isAzureTenant(value string) bool { return texts.IsGUID(value) || azureDomain.MatchString(value) }
-
-const wantAzureTenant = "must be a tenant ID (GUID) or a domain of the tenant such as contoso.onmicrosoft.com; common, organizations, consumers and adfs do not name a tenant"
+// lowerGUIDs returns the grammar of the values that match one of the patterns.
+func lowerGUIDs(want string, anyOf ...*regexp.Regexp) annotations.Grammar {
+	return annotations.Grammar{LowerGUIDs: true, Checks: []annotations.Check{{AnyOf: anyOf, Want: want}}}
+}
 
 // parseAzureAuthorityHost accepts an https URL and returns it with the trailing
 // slash that Microsoft's documentation shows.

@@ -10,8 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/provider"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 const reserved = "https://kubernetes.default.svc"
@@ -22,7 +22,7 @@ func annotated(text string) map[string]string {
 	values := map[string]string{}
 	for line := range strings.Lines(text) {
 		key, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "=")
-		values[annotations.DefaultPrefix+key] = value
+		values[annotations.Prefix+key] = value
 	}
 	return values
 }
@@ -74,59 +74,55 @@ func FuzzParseServiceAccount(f *testing.F) {
 		f.Add(seed, false)
 		f.Add(seed, true)
 	}
-	keys, err := annotations.NewKeys(annotations.DefaultPrefix, provider.Builtin())
+	s, err := annotations.NewSettings(provider.Builtin())
 	if err != nil {
 		f.Fatal(err)
 	}
+	s.TokenExpirationSeconds, s.ReservedAudiences = 600, []string{reserved}
+	s.Parameters = map[string]string{
+		"aws-region": "eu-west-1", "azure-tenant-id": tenantID, "gcp-workload-identity-provider": providerName,
+		"aws-role-arn": "arn:aws:iam::111122223333:role/{namespace}/{serviceaccount}", "aws-role-arn-prefix": "arn:aws:iam::111122223333:role/",
+		"gcp-default-project": "my-project",
+	}
 	f.Fuzz(func(t *testing.T, text string, windows bool) {
 		given := annotated(text)
-		defaults := annotations.Defaults{
-			TokenExpirationSeconds: 600,
-			Parameters: map[string]string{
-				"aws-region": "eu-west-1", "azure-tenant-id": tenantID, "gcp-workload-identity-provider": providerName,
-				"aws-role-arn": "arn:aws:iam::111122223333:role/{namespace}/{serviceaccount}", "aws-role-arn-prefix": "arn:aws:iam::111122223333:role/",
-				"gcp-default-project": "my-project",
-			},
-			ReservedAudiences: []string{reserved},
-		}
-		defaults = *defaults.For("team-a", "loki")
-		identity, errs := annotations.ParseServiceAccount(&keys, given, &defaults)
-		again, errsAgain := annotations.ParseServiceAccount(&keys, given, &defaults)
-		if diff := cmp.Diff(identity, again, sameDefinition); diff != "" {
-			t.Fatalf("%q results in two identities:\n%s", given, diff)
+		account, errs := s.ParseServiceAccount("team-a", "loki", given)
+		again, errsAgain := s.ParseServiceAccount("team-a", "loki", given)
+		if diff := cmp.Diff(account, again, sameProvider); diff != "" {
+			t.Fatalf("%q results in two ServiceAccounts:\n%s", given, diff)
 		}
 		if diff := cmp.Diff(errs.ToAggregate(), errsAgain.ToAggregate(), cmp.Comparer(sameMessage)); diff != "" {
 			t.Fatalf("%q has two lists of mistakes:\n%s", given, diff)
 		}
 		switch {
-		case len(errs) > 0 && identity != nil:
-			t.Fatalf("%q is an identity and has mistakes: %v", given, errs.ToAggregate())
-		case len(errs) == 0 && (identity != nil) != (len(given) > 0):
-			t.Fatalf("%q: got identity %+v and no error", given, identity)
-		case identity != nil && !asksForIdentity(&keys, given):
-			t.Fatalf("%q does not ask for an identity and gets %+v", given, identity)
+		case len(errs) > 0 && account != nil:
+			t.Fatalf("%q has identities and mistakes: %v", given, errs.ToAggregate())
+		case len(errs) == 0 && (account != nil) != (len(given) > 0):
+			t.Fatalf("%q: got %+v and no error", given, account)
+		case account != nil && !asksForIdentity(s, given):
+			t.Fatalf("%q does not ask for an identity and gets %+v", given, account)
 		}
 		for _, err := range errs {
 			if err.Type == field.ErrorTypeTooMany {
 				continue // more unknown keys than a message lists
 			}
-			if key := strings.TrimSuffix(strings.TrimPrefix(err.Field, "metadata.annotations["), "]"); !strings.HasPrefix(key, keys.Prefix) || err.Detail == "" {
+			if key := strings.TrimSuffix(strings.TrimPrefix(err.Field, "metadata.annotations["), "]"); !strings.HasPrefix(key, annotations.Prefix) || err.Detail == "" {
 				t.Errorf("mistake %q does not name the key and what is allowed", err)
 			}
 		}
-		if identity == nil {
+		if account == nil {
 			return
 		}
-		checkIdentity(t, &keys, identity, &defaults, windows)
+		checkIdentities(t, s, account, windows)
 	})
 }
 
-// sameDefinition compares definitions by name: they hold functions.
-var sameDefinition = cmp.Comparer(func(a, b *provider.Definition) bool { return a.Name == b.Name })
+// sameProvider compares providers by name: they hold functions.
+var sameProvider = cmp.Comparer(func(a, b *annotations.Provider) bool { return a.Name == b.Name })
 
-func asksForIdentity(keys *annotations.Keys, given map[string]string) bool {
+func asksForIdentity(s *annotations.Settings, given map[string]string) bool {
 	for key := range given {
-		if keys.IsIdentity(key) {
+		if s.IsIdentity(key) {
 			return true
 		}
 	}
@@ -140,29 +136,29 @@ func sameMessage(a, b error) bool {
 	return a.Error() == b.Error()
 }
 
-// checkIdentity checks an identity and what is injected for it.
-func checkIdentity(t *testing.T, keys *annotations.Keys, identity *annotations.Identity, defaults *annotations.Defaults, windows bool) {
+// checkIdentities checks the identities of a ServiceAccount, and what is injected for them.
+func checkIdentities(t *testing.T, settings *annotations.Settings, account *annotations.ServiceAccount, windows bool) {
 	t.Helper()
-	seconds, errs := annotations.Expiration(keys, &annotations.Pod{}, identity, defaults)
+	seconds, errs := settings.Expiration(&annotations.Pod{}, account)
 	if len(errs) > 0 || seconds < 600 || seconds > 86400 {
 		t.Errorf("lifetime: got %d and %v", seconds, errs)
 	}
 	s := subject()
 	s.TokenExpirationSeconds, s.Windows = seconds, windows
-	injection := provider.NewInjection(identity.Providers, s)
+	injection := provider.NewInjection(account.Identities, s)
 	checkInjection(t, injection)
-	if diff := cmp.Diff(injection, provider.NewInjection(identity.Providers, s)); diff != "" {
-		t.Errorf("the same identity results in two injections:\n%s", diff)
+	if diff := cmp.Diff(injection, provider.NewInjection(account.Identities, s)); diff != "" {
+		t.Errorf("the same identities result in two injections:\n%s", diff)
 	}
 	want := len(injection.Providers)
-	for i := range identity.Providers {
-		want += len(identity.Providers[i].Profiles)
-		if aws := &identity.Providers[i]; len(aws.Profiles) > 0 {
+	for i := range account.Identities {
+		want += len(account.Identities[i].Profiles)
+		if aws := &account.Identities[i]; len(aws.Profiles) > 0 {
 			checkConfig(t, injection.Providers[i].File.Content, aws)
 		}
 	}
-	if len(injection.Providers) == 0 || len(identity.Principals()) != want {
-		t.Errorf("got the principals %q, want %d for %d providers", identity.Principals(), want, len(injection.Providers))
+	if len(injection.Providers) == 0 || len(account.Principals()) != want {
+		t.Errorf("got the principals %q, want %d for %d providers", account.Principals(), want, len(injection.Providers))
 	}
 	for _, p := range injection.Providers {
 		if p.Token.Audience == reserved || len(p.Token.Audience) > 1024 {
@@ -173,20 +169,20 @@ func checkIdentity(t *testing.T, keys *annotations.Keys, identity *annotations.I
 		}
 	}
 	environment := expanded(injection)
-	for i := range identity.Providers {
-		checkEnvironment(t, &identity.Providers[i], environment, seconds)
+	for i := range account.Identities {
+		checkEnvironment(t, &account.Identities[i], environment, seconds)
 	}
 }
 
 // checkEnvironment checks that the values of an identity reach the container.
-func checkEnvironment(t *testing.T, identity *provider.Identity, environment map[string]string, seconds int64) {
+func checkEnvironment(t *testing.T, identity *annotations.Identity, environment map[string]string, seconds int64) {
 	t.Helper()
 	check := func(variable, parameter string) {
 		if got, want := environment[variable], identity.Values[parameter]; got != want {
 			t.Errorf("%s: got %q, want the value %q of %s", variable, got, want, parameter)
 		}
 	}
-	switch identity.Definition.Name {
+	switch identity.Provider.Name {
 	case "aws":
 		check("AWS_ROLE_ARN", "role-arn")
 		check("AWS_REGION", "region")

@@ -11,42 +11,42 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/lanyard-dev/lanyard/internal/texts"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 // gcp is Workload Identity Federation, direct or through a service account.
-func gcp() *Definition {
-	return &Definition{
+func gcp() *annotations.Provider {
+	return &annotations.Provider{
 		Name: "gcp",
-		Parameters: []Parameter{
+		Parameters: []annotations.Parameter{
 			{
-				Name: "workload-identity-provider", Identity: true, Required: true, MaxBytes: 256, Parse: parseGCPProvider, CEL: gcpProviderCEL(),
+				Name: "workload-identity-provider", Identity: true, Required: true, MaxBytes: 256, Grammar: gcpProviderGrammar(),
 				Flag:  "gcp-default-workload-identity-provider",
 				Usage: "Workload identity provider of ServiceAccounts that set none or \"default\": projects/NUMBER/locations/global/workloadIdentityPools/POOL/providers/PROVIDER.",
 			},
 			gcpServiceAccount(),
-			Parameter{Name: "project", MaxBytes: 320}.matching(gcpProject, wantGCPProject),
-			Parameter{
-				Name: "default-project", ClusterOnly: true, MaxBytes: 320,
+			{Name: "project", MaxBytes: 320, Grammar: annotations.Matching(gcpProject, wantGCPProject)},
+			{
+				Name: "default-project", ClusterOnly: true, MaxBytes: 320, Grammar: annotations.Matching(gcpProject, wantGCPProject),
 				Flag: "gcp-default-project", Usage: "Project ID of service accounts by name. Also GOOGLE_CLOUD_PROJECT of ServiceAccounts that set neither a project nor a service account.",
-			}.matching(gcpProject, wantGCPProject),
-			Parameter{
-				Name: "universe-domain", ClusterOnly: true, MaxBytes: 253,
+			},
+			{
+				Name: "universe-domain", ClusterOnly: true, MaxBytes: 253, Grammar: annotations.Matching(gcpUniverse, "must be a domain, such as googleapis.com"),
 				Flag: "gcp-universe-domain", Usage: "Domain of the APIs in a cloud of Google's partners. Defaults to googleapis.com.",
-			}.matching(gcpUniverse, "must be a domain, such as googleapis.com"),
+			},
 			{
 				Name: "impersonation-lifetime-seconds", ClusterOnly: true, MaxBytes: 5, Parse: parseGCPLifetime,
 				Flag: "gcp-impersonation-lifetime-seconds", Usage: "Lifetime of tokens of impersonated service accounts, 600 to 43200. Defaults to 3600; more needs an organization policy.",
 			},
-			tokenPath(),
+			annotations.TokenPath(),
 		},
 		PrincipalParameters: []string{"service-account", "workload-identity-provider"},
 		DefaultAudience:     "https://iam.googleapis.com/{workload-identity-provider}",
 		MaxAudienceBytes:    256, // of a provider's allowed audience
 		TokenPath:           "gcp/token",
 		CopyVolume:          "gcp-iam-token", // of gcp-workload-identity-federation-webhook
-		CredentialFile:      &CredentialFile{Annotation: "gcp-credentials", Path: "gcp/credentials.json", Content: externalAccount, CEL: externalAccountCEL},
-		Variables: []Variable{
+		CredentialFile:      &annotations.CredentialFile{Annotation: "gcp-credentials", Path: "gcp/credentials.json", Content: externalAccount, Read: readExternalAccount},
+		Variables: []annotations.Variable{
 			{Name: "GOOGLE_APPLICATION_CREDENTIALS", Value: "{credential-file}", Credential: true},
 			// gcloud and bq do not read the variable above.
 			{Name: "CLOUDSDK_AUTH_CREDENTIAL_FILE_OVERRIDE", Value: "{credential-file}", Credential: true},
@@ -54,21 +54,24 @@ func gcp() *Definition {
 			// manager for it, and then the metadata server.
 			{Name: "GOOGLE_CLOUD_PROJECT", Value: "{project}", Group: "project"},
 			{Name: "CLOUDSDK_CORE_PROJECT", Value: "{project}", Group: "project"},
-			// Of Go's libraries and of gcloud. The other libraries read the file.
+			// Go's libraries, gcloud and the generated clients of Python read one of these. The
+			// other libraries read the file.
 			{Name: "GOOGLE_CLOUD_UNIVERSE_DOMAIN", Value: "{universe-domain}"},
 			{Name: "CLOUDSDK_CORE_UNIVERSE_DOMAIN", Value: "{universe-domain}"},
 		},
-		Derive: func(v Values) {
-			v["project"] = cmp.Or(v["project"], projectOf(v["service-account"]), v["default-project"])
+		// JavaScript reads GCLOUD_PROJECT first, and Python and Java read it second. JavaScript
+		// also reads both names in lower case, and Cloud Functions set GCP_PROJECT.
+		Synonyms: map[string][]string{"project": {"GCLOUD_PROJECT", "GCP_PROJECT", "gcloud_project", "google_cloud_project"}},
+		Derive: func(v annotations.Values) {
+			v["project"] = cmp.Or(v["project"], GCPProjectOf(v["service-account"]), v["default-project"])
 		},
-		DeriveCEL: []Derived{{Name: "project", Value: `([{project}, ` + projectOfCEL + `, {default-project}].filter(id, id != '') + [''])[0]`}},
 	}
 }
 
 // externalAccount returns a credential configuration file (AIP-4117). Its audience is the
 // provider's name, which may differ from the token's audience, and is the same in each
 // universe.
-func externalAccount(v Values, _ []Profile) string {
+func externalAccount(v annotations.Values, _ []annotations.Profile) string {
 	quoted := func(text string) string {
 		encoded, _ := json.Marshal(text) // a string is always encoded
 		return string(encoded)
@@ -90,31 +93,45 @@ func externalAccount(v Values, _ []Profile) string {
 	return text + "}"
 }
 
-// Neither a valid provider nor a valid e-mail has a character that JSON escapes. A token
-// file must not have one either.
-const externalAccountCEL = `'{"type":"external_account","audience":"//iam.googleapis.com/' + {workload-identity-provider} +
-  '","subject_token_type":"urn:ietf:params:oauth:token-type:jwt","token_url":"https://sts.' + ` + universeCEL + ` + '/v1/token"' +
-  ',"credential_source":{"file":"' + {token-file}.replace('\\', '\\\\') + '","format":{"type":"text"}}' +
-  ({service-account} == '' ? '' : ',"service_account_impersonation_url":"https://iamcredentials.' + ` + universeCEL + ` +
-  '/v1/projects/-/serviceAccounts/' + {service-account} + ':generateAccessToken"' + ({impersonation-lifetime-seconds} == '' ? '' :
-  ',"service_account_impersonation":{"token_lifetime_seconds":' + {impersonation-lifetime-seconds} + '}')) +
-  ({universe-domain} in ['', 'googleapis.com'] ? '' : ',"universe_domain":"' + {universe-domain} + '"') + '}'`
-
-// universeCEL is the domain of Google's APIs.
-const universeCEL = `({universe-domain} == '' ? 'googleapis.com' : {universe-domain})`
+// readExternalAccount returns the identity in a credential configuration file.
+func readExternalAccount(text string) annotations.Values {
+	var file struct {
+		Audience      string `json:"audience"`
+		Impersonation string `json:"service_account_impersonation_url"`
+		Universe      string `json:"universe_domain"`
+		Source        struct {
+			File string `json:"file"`
+		} `json:"credential_source"`
+	}
+	if json.Unmarshal([]byte(text), &file) != nil || file.Audience == "" {
+		return nil
+	}
+	_, provider, _ := strings.Cut(file.Audience, "//iam.googleapis.com/")
+	_, email, _ := strings.Cut(file.Impersonation, "/serviceAccounts/")
+	email, _, _ = strings.Cut(email, ":")
+	return annotations.Values{
+		"workload-identity-provider": provider, "service-account": email, "universe-domain": file.Universe, "token-file": file.Source.File,
+	}
+}
 
 // wantGCPProject completes the sentence about a project ID, not a number.
 const wantGCPProject = "must be a project ID of 6 to 30 characters, such as my-project-123"
 
 var (
 	gcpProvider = regexp.MustCompile(`^projects/([0-9]{1,20})/locations/global/workloadIdentityPools/([a-z0-9-]{4,32})/providers/([a-z0-9-]{4,32})$`)
-	gcpUniverse = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)+$`)
-	gcpProject  = regexp.MustCompile(`^([a-z0-9-]+(\.[a-z0-9-]+)+:)?[a-z][a-z0-9-]{4,28}[a-z0-9]$`)
+	// Names that Google reserves for pools and providers.
+	gcpReservedID = regexp.MustCompile(`/(workloadIdentityPools|providers)/gcp-`)
+	gcpUniverse   = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)+$`)
+	gcpProject    = regexp.MustCompile(`^([a-z0-9-]+(\.[a-z0-9-]+)*:)?[a-z][a-z0-9-]{4,28}[a-z0-9]$`)
 
-	// A user's own service account, in a project of an organization's domain or not.
+	// A user's own service account, in a project of an organization's domain, or of the cloud
+	// of a partner, or of neither.
 	gcpUserServiceAccount = regexp.MustCompile(`^[a-z][a-z0-9-]{4,28}[a-z0-9]@([a-z][a-z0-9-]{4,28}[a-z0-9])((?:\.[a-z0-9-]+)*)\.iam\.gserviceaccount\.com$`)
 	gcpAppEngine          = regexp.MustCompile(`^([a-z][a-z0-9-]{4,28}[a-z0-9])@appspot\.gserviceaccount\.com$`)
 	gcpComputeEngine      = regexp.MustCompile(`^[0-9]{1,20}-compute@developer\.gserviceaccount\.com$`)
+	// The same in the clouds of Google's partners, such as s3ns-system (S3NS, "Key
+	// differences").
+	gcpPartnerCompute = regexp.MustCompile(`^[0-9]{1,20}-compute@developer\.[a-z0-9-]+\.iam\.gserviceaccount\.com$`)
 )
 
 // GCPProviderParts returns the number of the project, the pool and the provider in the
@@ -127,38 +144,27 @@ func GCPProviderParts(name string) (number, pool, provider string, ok bool) {
 	return match[1], match[2], match[3], true
 }
 
-// parseGCPProvider accepts the resource name of a workload identity pool
-// provider, with or without the name of the service in front, and returns it
-// without.
-func parseGCPProvider(value string) (string, error) {
-	name := strings.TrimPrefix(strings.TrimPrefix(value, "https:"), "//iam.googleapis.com/")
-	match := gcpProvider.FindStringSubmatch(name)
-	if match == nil || strings.HasPrefix(match[2], "gcp-") || strings.HasPrefix(match[3], "gcp-") ||
-		strings.HasPrefix(value, "https:") && !strings.HasPrefix(value, "https://iam.googleapis.com/") {
-		return "", errors.New(wantGCPProvider)
+// gcpProviderGrammar accepts the resource name of a workload identity pool provider, with or
+// without the name of the service in front.
+func gcpProviderGrammar() annotations.Grammar {
+	return annotations.Grammar{
+		Prefixes: []string{"https://iam.googleapis.com/", "//iam.googleapis.com/"},
+		Checks: []annotations.Check{{
+			AnyOf: []*regexp.Regexp{gcpProvider}, NoneOf: []*regexp.Regexp{gcpReservedID},
+			Want: `must be projects/NUMBER/locations/global/workloadIdentityPools/POOL/providers/PROVIDER, with or without //iam.googleapis.com/ or https://iam.googleapis.com/ in front; pool and provider have 4 to 32 of a-z, 0-9 and "-" and do not begin with "gcp-"`,
+		}},
 	}
-	return name, nil
-}
-
-const wantGCPProvider = `must be projects/NUMBER/locations/global/workloadIdentityPools/POOL/providers/PROVIDER, with or without //iam.googleapis.com/ or https://iam.googleapis.com/ in front; pool and provider have 4 to 32 of a-z, 0-9 and "-" and do not begin with "gcp-"`
-
-func gcpProviderCEL() *Grammar {
-	const name = `value.replace('https://iam.googleapis.com/', '', value.startsWith('https:') ? 1 : 0).replace('//iam.googleapis.com/', '', value.startsWith('//') ? 1 : 0)`
-	valid := strings.Replace(MatchesCEL(gcpProvider), "value", "("+name+")", 1) + ` && !value.matches('/(workloadIdentityPools|providers)/gcp-')`
-	return &Grammar{Checks: []Check{{valid, wantGCPProvider}}, Canonical: name}
 }
 
 // gcpServiceAccount returns the parameter for the e-mail of a Google service account.
-func gcpServiceAccount() Parameter {
-	valid := func(value string) bool {
-		return gcpUserServiceAccount.MatchString(value) || gcpAppEngine.MatchString(value) || gcpComputeEngine.MatchString(value)
+func gcpServiceAccount() annotations.Parameter {
+	return annotations.Parameter{
+		Name: "service-account", Identity: true, MaxBytes: 320, Expand: expandGCPServiceAccount,
+		Grammar: annotations.Grammar{Checks: []annotations.Check{{
+			AnyOf: []*regexp.Regexp{gcpUserServiceAccount, gcpAppEngine, gcpComputeEngine, gcpPartnerCompute},
+			Want:  "must be the e-mail of a service account, such as name@project.iam.gserviceaccount.com",
+		}}},
 	}
-	cel := MatchesCEL(gcpUserServiceAccount) + " || " + MatchesCEL(gcpAppEngine) + " || " + MatchesCEL(gcpComputeEngine)
-	p := Parameter{Name: "service-account", Identity: true, MaxBytes: 320, Expand: expandGCPServiceAccount}.accepting(valid, cel,
-		"must be the e-mail of a service account, such as name@project.iam.gserviceaccount.com")
-	p.CEL.Expand = `value == '' || {default-project} == '' || value.contains('@') ? value :
-  value + '@' + {default-project}.split(':', 2).reverse().join('.') + '.iam.gserviceaccount.com'`
-	return p
 }
 
 // parseGCPLifetime accepts the lifetime of a service account's token, in seconds.
@@ -170,8 +176,8 @@ func parseGCPLifetime(value string) (string, error) {
 }
 
 // expandGCPServiceAccount returns the e-mail of a service account, for its name.
-// The project of an organization's domain, example.com:project, is the other way
-// around in an e-mail.
+// The project of an organization's domain, example.com:project, or of a partner's cloud,
+// s3ns:project, is the other way around in an e-mail.
 func expandGCPServiceAccount(value string, cluster func(string) string) string {
 	project := cluster("default-project")
 	if value == "" || project == "" || strings.Contains(value, "@") {
@@ -183,9 +189,9 @@ func expandGCPServiceAccount(value string, cluster func(string) string) string {
 	return value + "@" + project + ".iam.gserviceaccount.com"
 }
 
-// projectOf returns the ID of the project that a service account belongs to, or
+// GCPProjectOf returns the ID of the project that a service account belongs to, or
 // "" if its e-mail does not tell.
-func projectOf(email string) string {
+func GCPProjectOf(email string) string {
 	if match := gcpUserServiceAccount.FindStringSubmatch(email); match != nil {
 		project, domain := match[1], strings.TrimPrefix(match[2], ".")
 		if domain != "" {
@@ -199,8 +205,3 @@ func projectOf(email string) string {
 	}
 	return ""
 }
-
-// projectOfCEL is projectOf for the e-mail of the identity.
-var projectOfCEL = `({service-account}.matches(` + texts.QuoteCEL(gcpUserServiceAccount.String()) + `) ?
-  [{service-account}.split('@')[1]].map(host, host.substring(0, host.size() - 24).split('.', 2).reverse().join(':'))[0] :
-  {service-account}.endsWith('@appspot.gserviceaccount.com') ? {service-account}.split('@')[0] : '')`

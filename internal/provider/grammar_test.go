@@ -5,9 +5,9 @@ package provider
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/test/support/cases"
 )
 
@@ -23,17 +23,17 @@ type grammar struct {
 	Message string            `json:"message"`
 }
 
-// parameter returns the parameter of a definition.
-func parameter(t *testing.T, provider, name string) *Parameter {
+// parameter returns the parameter with this annotation key, without the prefix.
+func parameter(t *testing.T, key string) *annotations.Parameter {
 	t.Helper()
 	for _, d := range Builtin() {
 		for i := range d.Parameters {
-			if d.Name == provider && d.Parameters[i].Name == name {
+			if d.Key(d.Parameters[i].Name) == key {
 				return &d.Parameters[i]
 			}
 		}
 	}
-	t.Fatalf("%s has no parameter %s", provider, name)
+	t.Fatalf("no provider has the parameter %s", key)
 	return nil
 }
 
@@ -60,8 +60,7 @@ func TestParametersHaveAGrammar(t *testing.T) {
 
 // check checks that the parameter has this grammar.
 func (g *grammar) check(t *testing.T, name string) {
-	provider, name, _ := strings.Cut(name, "-")
-	p := parameter(t, provider, name)
+	p := parameter(t, name)
 	accepts := func(sentence, value, want string) {
 		got, err := p.Read(value)
 		if err != nil || got != want {
@@ -86,32 +85,5 @@ func (g *grammar) check(t *testing.T, name string) {
 		if got, err := p.Read(value); err == nil || got != "" || err.Error() != want {
 			t.Errorf("%s: %q: got %q and error %v, want error %s", sentence, value, got, err, want)
 		}
-	}
-}
-
-func TestProjectOfAServiceAccount(t *testing.T) {
-	t.Parallel()
-	tests := map[string]struct{ email, project string }{
-		"a user's own service account has its project in the e-mail": {"reader@my-project.iam.gserviceaccount.com", "my-project"},
-		"a domain comes before its project":                          {"reader@my-project.example.com.iam.gserviceaccount.com", "example.com:my-project"},
-		"App Engine's service account is named after the project":    {"my-project@appspot.gserviceaccount.com", "my-project"},
-		"Compute Engine's e-mail has a number, which is not an ID":   {"123456789012-compute@developer.gserviceaccount.com", ""},
-		"direct federation has no service account":                   {"", ""},
-	}
-	project := parameter(t, "gcp", "project")
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			got := projectOf(tt.email)
-			if got != tt.project {
-				t.Errorf("%s: got project %q, want %q", tt.email, got, tt.project)
-			}
-			if got == "" {
-				return
-			}
-			if _, err := project.Read(got); err != nil {
-				t.Errorf("%s: its project %q is not accepted as an annotation: %v", tt.email, got, err)
-			}
-		})
 	}
 }

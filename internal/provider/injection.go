@@ -8,6 +8,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 // Subject is the pod that an identity is injected into.
@@ -44,12 +46,16 @@ type Provider struct {
 	Copy Copy
 	// Variables are set in each container, in this order. Their values are expanded, and
 	// as the pod's spec has them: a "$" that the kubelet must not expand is written twice.
-	Variables []Variable
-	// Shadows names variables that SDKs may prefer to the injected identity.
-	Shadows []string
-	// Selector is the variable by which a container selects a profile of File; empty
-	// without profiles.
-	Selector string
+	Variables []annotations.Variable
+	// Shadows are variables that SDKs may prefer to the injected identity.
+	Shadows []annotations.Shadow
+	// Synonyms are variables that belong to a group of Variables, by the name of the group.
+	Synonyms map[string][]string
+	// Selectors are the variables by which a container selects a profile of File, and Profiles
+	// are the names of the profiles; empty without profiles.
+	Selectors, Profiles []string
+	// Needs is the variable without which a container gets none of Variables; empty for none.
+	Needs string
 }
 
 // Token is a projected ServiceAccount token.
@@ -85,17 +91,17 @@ type File struct {
 }
 
 // NewInjection returns the additions of the identities to the subject's pods.
-func NewInjection(identities []Identity, subject *Subject) *Injection {
+func NewInjection(identities []annotations.Identity, subject *Subject) *Injection {
 	injection := Injection{MountPath: subject.MountPath}
 	for i := range identities {
-		injection.Providers = append(injection.Providers, identities[i].inject(subject))
+		injection.Providers = append(injection.Providers, inject(&identities[i], subject))
 	}
 	return &injection
 }
 
-func (i *Identity) inject(subject *Subject) Provider {
-	d := i.Definition
-	values := Values{}
+func inject(i *annotations.Identity, subject *Subject) Provider {
+	d := i.Provider
+	values := annotations.Values{}
 	maps.Copy(values, i.Values)
 	maps.Copy(values, subject.values(d))
 	if d.Derive != nil {
@@ -104,13 +110,19 @@ func (i *Identity) inject(subject *Subject) Provider {
 	p := Provider{
 		Name:    d.Name,
 		Token:   Token{Audience: i.Audience, ExpirationSeconds: subject.TokenExpirationSeconds, Path: d.TokenPath},
-		Shadows: d.Shadows,
+		Shadows: d.Shadows, Synonyms: d.Synonyms,
+	}
+	if i.TokenAlone {
+		p.Needs = d.TokenAloneNeeds
 	}
 	if file := i.CopyPath(); file != "" {
 		p.Copy = Copy{Volume: d.CopyVolume, MountPath: path.Dir(file), Path: path.Base(file), File: subject.Path(file)}
 	}
 	if len(i.Profiles) > 0 {
-		p.Selector = d.Profiles.Selector
+		p.Selectors, p.Profiles = d.Profiles.Selectors, []string{annotations.DefaultProfile}
+		for _, profile := range i.Profiles {
+			p.Profiles = append(p.Profiles, profile.Name)
+		}
 	}
 	if f := d.CredentialFile; f != nil {
 		if content := f.Content(values, i.Profiles); content != "" {
@@ -120,7 +132,6 @@ func (i *Identity) inject(subject *Subject) Provider {
 	}
 	for _, v := range d.Variables {
 		if value, complete := values.Expand(v.Value); complete {
-			v.Principal = slices.Contains(d.PrincipalParameters, strings.Trim(v.Value, "{}"))
 			v.Value = escape(value)
 			if i.Values[v.PodName] == "" {
 				v.PodName = ""
@@ -131,15 +142,15 @@ func (i *Identity) inject(subject *Subject) Provider {
 	return p
 }
 
-// values are the values of the subject, for the templates of the definition.
-func (s *Subject) values(d *Definition) Values {
-	return Values{"namespace": s.Namespace, "serviceaccount": s.ServiceAccount, "token-file": s.inVolume(d.TokenPath)}
+// values are the values of the subject, for the templates of the provider.
+func (s *Subject) values(d *annotations.Provider) annotations.Values {
+	return annotations.Values{"namespace": s.Namespace, "serviceaccount": s.ServiceAccount, "token-file": s.inVolume(d.TokenPath)}
 }
 
 // SubjectValues returns the names of the values that every template may have, in
 // addition to the parameters: namespace, serviceaccount and token-file.
 func SubjectValues() []string {
-	return slices.Sorted(maps.Keys(new(Subject).values(new(Definition))))
+	return slices.Sorted(maps.Keys(new(Subject).values(new(annotations.Provider))))
 }
 
 // inVolume returns the path under which a container sees a file of the volume.

@@ -3,13 +3,17 @@
 
 package provider
 
+import "github.com/lanyard-dev/lanyard/pkg/annotations"
+
 // plain is a token for anything that trusts the cluster's issuer: Vault, your
 // own OpenID Connect client, OpenShift's audience "openshift".
-func plain() *Definition {
-	return &Definition{
+func plain() *annotations.Provider {
+	return &annotations.Provider{
 		Name:             "token",
+		Parameters:       []annotations.Parameter{annotations.TokenPath()},
 		MaxAudienceBytes: 1024,
 		TokenPath:        "token",
-		Variables:        []Variable{{Name: "LANYARD_TOKEN_FILE", Value: "{token-file}", Credential: true}},
+		CopyVolume:       "lanyard-token",
+		Variables:        []annotations.Variable{{Name: "LANYARD_TOKEN_FILE", Value: "{token-file}", Credential: true}},
 	}
 }

@@ -5,16 +5,18 @@ package provider_test
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lanyard-dev/lanyard/internal/provider"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 // withProfiles returns an AWS identity with profiles.
-func withProfiles(profiles ...provider.Profile) provider.Identity {
+func withProfiles(profiles ...annotations.Profile) annotations.Identity {
 	aws := identity("aws", "sts.amazonaws.com", "role-arn", roleARN, "region", "eu-central-1")
 	aws.Profiles = profiles
 	return aws
@@ -22,8 +24,8 @@ func withProfiles(profiles ...provider.Profile) provider.Identity {
 
 const auditARN, backupARN = "arn:aws:iam::444455556666:role/audit", "arn:aws:iam::444455556666:role/backup"
 
-func twoProfiles() []provider.Profile {
-	return []provider.Profile{{Name: "audit", Identity: auditARN}, {Name: "backup", Identity: backupARN, Source: "default"}}
+func twoProfiles() []annotations.Profile {
+	return []annotations.Profile{{Name: "audit", Identity: auditARN}, {Name: "backup", Identity: backupARN, Source: "default"}}
 }
 
 func TestProfilesAreInAConfigFile(t *testing.T) {
@@ -79,7 +81,7 @@ role_session_name = loki@team-a
 			}
 			aws := withProfiles(twoProfiles()...)
 			aws.Values["region"] = tt.region
-			injection := provider.NewInjection([]provider.Identity{aws}, s)
+			injection := provider.NewInjection([]annotations.Identity{aws}, s)
 			want := provider.File{Annotation: "aws-config", Path: "aws/config", Content: tt.content}
 			if diff := cmp.Diff(want, injection.Providers[0].File); diff != "" {
 				t.Errorf("file (-want +got):\n%s", diff)
@@ -87,8 +89,8 @@ role_session_name = loki@team-a
 			if got := expanded(injection)["AWS_CONFIG_FILE"]; got != tt.variable {
 				t.Errorf("AWS_CONFIG_FILE: got %q, want %q", got, tt.variable)
 			}
-			if got := injection.Providers[0].Selector; got != "AWS_PROFILE" {
-				t.Errorf("selector: got %q, want AWS_PROFILE", got)
+			if got := injection.Providers[0].Selectors; !slices.Equal(got, []string{"AWS_PROFILE", "AWS_DEFAULT_PROFILE"}) {
+				t.Errorf("selectors: got %q, want AWS_PROFILE and AWS_DEFAULT_PROFILE", got)
 			}
 			checkInjection(t, injection)
 		})
@@ -97,25 +99,14 @@ role_session_name = loki@team-a
 
 func TestWithoutProfilesThereIsNoConfigFile(t *testing.T) {
 	t.Parallel()
-	p := provider.NewInjection([]provider.Identity{withProfiles()}, subject()).Providers[0]
-	if p.File != (provider.File{}) || p.Selector != "" {
-		t.Errorf("got file %+v and selector %q, want neither", p.File, p.Selector)
+	p := provider.NewInjection([]annotations.Identity{withProfiles()}, subject()).Providers[0]
+	if p.File != (provider.File{}) || len(p.Selectors)+len(p.Profiles) > 0 {
+		t.Errorf("got file %+v, selectors %q and profiles %q, want none", p.File, p.Selectors, p.Profiles)
 	}
 	for _, v := range p.Variables {
 		if v.Name == "AWS_CONFIG_FILE" {
 			t.Errorf("got %+v, want no such variable", v)
 		}
-	}
-}
-
-func TestPrincipalsAreTheAllowedParametersToo(t *testing.T) {
-	t.Parallel()
-	d := &provider.Definition{Name: "x", PrincipalParameters: []string{"role"}, Parameters: []provider.Parameter{
-		{Name: "role", Required: true}, {Name: "region"}, {Name: "project", Allowed: true}, {Name: "team", Allowed: true},
-	}}
-	i := provider.Identity{Definition: d, Values: provider.Values{"role": "r", "region": "eu", "project": "p"}}
-	if diff := cmp.Diff([]string{"r", "p"}, i.AppendPrincipals(nil)); diff != "" {
-		t.Errorf("principals (-want +got):\n%s", diff)
 	}
 }
 
@@ -127,26 +118,13 @@ func TestPrincipalsAreThoseOfTheProfilesToo(t *testing.T) {
 	}
 }
 
-func TestProfileNamesHaveAGrammar(t *testing.T) {
-	t.Parallel()
-	for name, valid := range map[string]bool{
-		"audit": true, "a": true, "Team_1.audit-eu": true, strings.Repeat("a", 44): true, "0": true,
-		"": false, "default": false, strings.Repeat("a", 45): false, "-a": false, "a-": false, ".a": false, "_": false,
-		"a b": false, "a]": false, "a\nb": false, "a\n": false, "\na": false, "a=b": false, "a/b": false, "ä": false, "a\t": false, "a#": false,
-	} {
-		if err := provider.ParseProfileName(name); (err == nil) != valid {
-			t.Errorf("%q: got error %v, want valid %t", name, err, valid)
-		}
-	}
-}
-
 // configLine matches every line of a config file that an AWS SDK reads as it was meant:
 // one section or one setting, without a space or a quote in a value.
 var configLine = regexp.MustCompile(`^(\[default\]|\[profile [A-Za-z0-9._-]+\]|(role_arn|web_identity_token_file|source_profile|role_session_name|region) = [^\s"'][^\s]*)$`)
 
 // checkConfig checks that a config file has a section for each profile, with a role of
 // its own, and nothing else.
-func checkConfig(tb testing.TB, content string, aws *provider.Identity) {
+func checkConfig(tb testing.TB, content string, aws *annotations.Identity) {
 	tb.Helper()
 	var sections, roles []string
 	for line := range strings.Lines(content) {
@@ -161,7 +139,7 @@ func checkConfig(tb testing.TB, content string, aws *provider.Identity) {
 			roles = append(roles, role)
 		}
 	}
-	names := []string{provider.DefaultProfile}
+	names := []string{annotations.DefaultProfile}
 	for _, p := range aws.Profiles {
 		names = append(names, p.Name)
 	}

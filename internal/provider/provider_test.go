@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/lanyard-dev/lanyard/internal/provider"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 const (
@@ -35,9 +36,9 @@ func subject() *provider.Subject {
 
 // identity returns an identity with the values, which are given as a name and a
 // value each.
-func identity(name, audience string, values ...string) provider.Identity {
-	i := slices.IndexFunc(provider.Builtin(), func(d *provider.Definition) bool { return d.Name == name })
-	identity := provider.Identity{Definition: provider.Builtin()[i], Audience: audience, Values: provider.Values{}}
+func identity(name, audience string, values ...string) annotations.Identity {
+	i := slices.IndexFunc(provider.Builtin(), func(d *annotations.Provider) bool { return d.Name == name })
+	identity := annotations.Identity{Provider: provider.Builtin()[i], Audience: audience, Values: annotations.Values{}}
 	for pair := range slices.Chunk(values, 2) {
 		identity.Values[pair[0]] = pair[1]
 	}
@@ -45,8 +46,8 @@ func identity(name, audience string, values ...string) provider.Identity {
 }
 
 // all asks for every provider, with a value for each parameter.
-func all() []provider.Identity {
-	return []provider.Identity{
+func all() []annotations.Identity {
+	return []annotations.Identity{
 		identity("aws", "sts.amazonaws.com", "role-arn", roleARN, "region", "eu-central-1"),
 		identity("azure", "api://AzureADTokenExchange", "client-id", clientID, "tenant-id", tenantID, "authority-host", authority),
 		identity("gcp", "https://iam.googleapis.com/"+providerName,
@@ -61,26 +62,27 @@ func TestNewInjectionHasTheTokensFilesAndVariablesOfEachProvider(t *testing.T) {
 		`"subject_token_type":"urn:ietf:params:oauth:token-type:jwt","token_url":"https://sts.googleapis.com/v1/token",` +
 		`"credential_source":{"file":"` + mountPath + `/gcp/token","format":{"type":"text"}}}`
 	const impersonationFile = `,"service_account_impersonation_url":"https://iamcredentials.googleapis.com/v1/projects/-/serviceAccounts/` + email + `:generateAccessToken"}`
-	awsShadows := []string{
-		"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE",
-		"AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE",
+	awsShadows := []annotations.Shadow{
+		{Name: "AWS_ACCESS_KEY_ID"}, {Name: "AWS_SECRET_ACCESS_KEY"}, {Name: "AWS_ACCESS_KEY"}, {Name: "AWS_SECRET_KEY"},
+		{Name: "AWS_PROFILE"}, {Name: "AWS_DEFAULT_PROFILE"}, {Name: "AWS_SHARED_CREDENTIALS_FILE"}, {Name: "AWS_CONFIG_FILE"},
 	}
-	awsVariables := []provider.Variable{
-		{Name: "AWS_ROLE_ARN", Value: roleARN, Principal: true, Direct: true},
+	projects := map[string][]string{"project": {"GCLOUD_PROJECT", "GCP_PROJECT", "gcloud_project", "google_cloud_project"}}
+	awsVariables := []annotations.Variable{
+		{Name: "AWS_ROLE_ARN", Value: roleARN, Direct: true},
 		{Name: "AWS_WEB_IDENTITY_TOKEN_FILE", Value: mountPath + "/aws/token", Credential: true, Direct: true},
 		{Name: "AWS_ROLE_SESSION_NAME", Value: "loki@team-a", Direct: true},
 		{Name: "AWS_STS_REGIONAL_ENDPOINTS", Value: "regional"},
 	}
-	gcpVariables := []provider.Variable{
+	gcpVariables := []annotations.Variable{
 		{Name: "GOOGLE_APPLICATION_CREDENTIALS", Value: mountPath + "/gcp/credentials.json", Credential: true},
 		{Name: "CLOUDSDK_AUTH_CREDENTIAL_FILE_OVERRIDE", Value: mountPath + "/gcp/credentials.json", Credential: true},
 	}
-	gcpProject := []provider.Variable{
+	gcpProject := []annotations.Variable{
 		{Name: "GOOGLE_CLOUD_PROJECT", Value: "my-project", Group: "project"},
 		{Name: "CLOUDSDK_CORE_PROJECT", Value: "my-project", Group: "project"},
 	}
 	tests := map[string]struct {
-		identity provider.Identity
+		identity annotations.Identity
 		want     provider.Provider
 	}{
 		"AWS with the name of the pod as the session name": {
@@ -88,7 +90,7 @@ func TestNewInjectionHasTheTokensFilesAndVariablesOfEachProvider(t *testing.T) {
 			want: provider.Provider{
 				Name:  "aws",
 				Token: provider.Token{Audience: "sts.amazonaws.com", ExpirationSeconds: 3600, Path: "aws/token"},
-				Variables: []provider.Variable{
+				Variables: []annotations.Variable{
 					awsVariables[0], awsVariables[1],
 					{Name: "AWS_ROLE_SESSION_NAME", Value: "loki@team-a", PodName: "session-name", Direct: true},
 					awsVariables[3],
@@ -110,7 +112,7 @@ func TestNewInjectionHasTheTokensFilesAndVariablesOfEachProvider(t *testing.T) {
 			want: provider.Provider{
 				Name:  "aws",
 				Token: provider.Token{Audience: "mine", ExpirationSeconds: 3600, Path: "aws/token"},
-				Variables: slices.Concat(awsVariables, []provider.Variable{
+				Variables: slices.Concat(awsVariables, []annotations.Variable{
 					{Name: "AWS_REGION", Value: "eu-central-1", Group: "region"},
 					{Name: "AWS_DEFAULT_REGION", Value: "eu-central-1", Group: "region"},
 				}),
@@ -122,14 +124,15 @@ func TestNewInjectionHasTheTokensFilesAndVariablesOfEachProvider(t *testing.T) {
 			want: provider.Provider{
 				Name:  "azure",
 				Token: provider.Token{Audience: "api://AzureADTokenExchange", ExpirationSeconds: 3600, Path: "azure/token"},
-				Variables: []provider.Variable{
-					{Name: "AZURE_CLIENT_ID", Value: clientID, Principal: true},
+				Variables: []annotations.Variable{
+					{Name: "AZURE_CLIENT_ID", Value: clientID},
 					{Name: "AZURE_TENANT_ID", Value: tenantID},
 					{Name: "AZURE_FEDERATED_TOKEN_FILE", Value: mountPath + "/azure/token", Credential: true},
 					{Name: "AZURE_AUTHORITY_HOST", Value: authority},
 				},
-				Shadows: []string{
-					"AZURE_CLIENT_SECRET", "AZURE_CLIENT_CERTIFICATE_PATH", "AZURE_USERNAME", "AZURE_PASSWORD",
+				Shadows: []annotations.Shadow{
+					{Name: "AZURE_CLIENT_SECRET"}, {Name: "AZURE_CLIENT_CERTIFICATE_PATH"}, {Name: "AZURE_USERNAME"}, {Name: "AZURE_PASSWORD"},
+					{Name: "AZURE_TOKEN_CREDENTIALS", Unless: []string{"prod", "WorkloadIdentityCredential", "workloadidentitycredential"}},
 				},
 			},
 		},
@@ -139,7 +142,7 @@ func TestNewInjectionHasTheTokensFilesAndVariablesOfEachProvider(t *testing.T) {
 				Name:      "gcp",
 				Token:     provider.Token{Audience: "https://iam.googleapis.com/" + providerName, ExpirationSeconds: 3600, Path: "gcp/token"},
 				File:      provider.File{Annotation: "gcp-credentials", Path: "gcp/credentials.json", Content: directFile},
-				Variables: gcpVariables,
+				Variables: gcpVariables, Synonyms: projects,
 			},
 		},
 		"Google's direct federation with a project": {
@@ -148,7 +151,7 @@ func TestNewInjectionHasTheTokensFilesAndVariablesOfEachProvider(t *testing.T) {
 				Name:      "gcp",
 				Token:     provider.Token{Audience: "mine", ExpirationSeconds: 3600, Path: "gcp/token"},
 				File:      provider.File{Annotation: "gcp-credentials", Path: "gcp/credentials.json", Content: directFile},
-				Variables: slices.Concat(gcpVariables, gcpProject),
+				Variables: slices.Concat(gcpVariables, gcpProject), Synonyms: projects,
 			},
 		},
 		"Google's impersonation derives the project from the e-mail": {
@@ -157,7 +160,7 @@ func TestNewInjectionHasTheTokensFilesAndVariablesOfEachProvider(t *testing.T) {
 				Name:      "gcp",
 				Token:     provider.Token{Audience: "mine", ExpirationSeconds: 3600, Path: "gcp/token"},
 				File:      provider.File{Annotation: "gcp-credentials", Path: "gcp/credentials.json", Content: strings.TrimSuffix(directFile, "}") + impersonationFile},
-				Variables: slices.Concat(gcpVariables, gcpProject),
+				Variables: slices.Concat(gcpVariables, gcpProject), Synonyms: projects,
 			},
 		},
 		"a plain token": {
@@ -165,7 +168,7 @@ func TestNewInjectionHasTheTokensFilesAndVariablesOfEachProvider(t *testing.T) {
 			want: provider.Provider{
 				Name:      "token",
 				Token:     provider.Token{Audience: "openshift", ExpirationSeconds: 3600, Path: "token"},
-				Variables: []provider.Variable{{Name: "LANYARD_TOKEN_FILE", Value: mountPath + "/token", Credential: true}},
+				Variables: []annotations.Variable{{Name: "LANYARD_TOKEN_FILE", Value: mountPath + "/token", Credential: true}},
 			},
 		},
 	}
@@ -173,7 +176,7 @@ func TestNewInjectionHasTheTokensFilesAndVariablesOfEachProvider(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			before := maps.Clone(tt.identity.Values)
-			injection := provider.NewInjection([]provider.Identity{tt.identity}, subject())
+			injection := provider.NewInjection([]annotations.Identity{tt.identity}, subject())
 			if diff := cmp.Diff([]provider.Provider{tt.want}, injection.Providers); diff != "" {
 				t.Errorf("providers (-want +got):\n%s", diff)
 			}
@@ -191,7 +194,7 @@ func TestNewInjectionHasTheTokensFilesAndVariablesOfEachProvider(t *testing.T) {
 func TestAProjectOfItsOwnTakesPrecedenceOverThatOfTheEmail(t *testing.T) {
 	t.Parallel()
 	gcp := identity("gcp", "x", "workload-identity-provider", providerName, "service-account", email, "project", "other-project")
-	environment := expanded(provider.NewInjection([]provider.Identity{gcp}, subject()))
+	environment := expanded(provider.NewInjection([]annotations.Identity{gcp}, subject()))
 	for _, name := range []string{"GOOGLE_CLOUD_PROJECT", "CLOUDSDK_CORE_PROJECT"} {
 		if got := environment[name]; got != "other-project" {
 			t.Errorf("%s: got %q, want other-project", name, got)
@@ -253,7 +256,7 @@ func TestNewInjectionFollowsTheMountPath(t *testing.T) {
 	t.Parallel()
 	openshift := subject()
 	openshift.MountPath = "/var/run/secrets/openshift/serviceaccount"
-	injection := provider.NewInjection([]provider.Identity{identity("token", "openshift")}, openshift)
+	injection := provider.NewInjection([]annotations.Identity{identity("token", "openshift")}, openshift)
 	if got, want := expanded(injection)["LANYARD_TOKEN_FILE"], "/var/run/secrets/openshift/serviceaccount/token"; got != want {
 		t.Errorf("LANYARD_TOKEN_FILE: got %q, want %q", got, want)
 	}
@@ -276,7 +279,7 @@ func TestEveryTokenHasTheRequestedLifetime(t *testing.T) {
 func TestPrincipal(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
-		identity provider.Identity
+		identity annotations.Identity
 		want     string
 	}{
 		"a role has its ARN":  {identity("aws", "x", "role-arn", roleARN, "region", "eu-west-1"), roleARN},
@@ -327,7 +330,7 @@ func parseCredentials(tb testing.TB, content string) externalAccount {
 func TestCredentialFileNamesTheProviderWhateverTheAudienceOfTheToken(t *testing.T) {
 	t.Parallel()
 	direct := identity("gcp", "openshift", "workload-identity-provider", providerName)
-	injection := provider.NewInjection([]provider.Identity{direct}, subject())
+	injection := provider.NewInjection([]annotations.Identity{direct}, subject())
 	file := parseCredentials(t, injection.Providers[0].File.Content)
 	if want := "//iam.googleapis.com/" + providerName; file.Audience != want {
 		t.Errorf("audience: got %q, want %q", file.Audience, want)
@@ -345,7 +348,7 @@ func TestCredentialFileKeepsADollarSign(t *testing.T) {
 	t.Parallel()
 	odd := subject()
 	odd.MountPath = "/var/run/$(HOME)/$$"
-	injection := provider.NewInjection([]provider.Identity{identity("gcp", "x", "workload-identity-provider", providerName)}, odd)
+	injection := provider.NewInjection([]annotations.Identity{identity("gcp", "x", "workload-identity-provider", providerName)}, odd)
 	if got, want := parseCredentials(t, injection.Providers[0].File.Content).CredentialSource.File, "/var/run/$(HOME)/$$/gcp/token"; got != want {
 		t.Errorf("credential_source.file: got %q, want %q", got, want)
 	}
@@ -375,8 +378,8 @@ func expanded(injection *provider.Injection) map[string]string {
 	return environment
 }
 
-func variables(injection *provider.Injection) []provider.Variable {
-	var all []provider.Variable
+func variables(injection *provider.Injection) []annotations.Variable {
+	var all []annotations.Variable
 	for _, p := range injection.Providers {
 		all = append(all, p.Variables...)
 	}
@@ -440,7 +443,7 @@ var (
 func sessionName(namespace, serviceAccount string) string {
 	s := subject()
 	s.Namespace, s.ServiceAccount = namespace, serviceAccount
-	injection := provider.NewInjection([]provider.Identity{identity("aws", "x", "role-arn", roleARN)}, s)
+	injection := provider.NewInjection([]annotations.Identity{identity("aws", "x", "role-arn", roleARN)}, s)
 	return expanded(injection)["AWS_ROLE_SESSION_NAME"]
 }
 
@@ -536,13 +539,13 @@ func checkInjection(tb testing.TB, injection *provider.Injection) {
 		paths[path] = true
 	}
 	for _, p := range injection.Providers {
-		if !slices.ContainsFunc(provider.Builtin(), func(d *provider.Definition) bool { return d.Name == p.Name }) {
+		if !slices.ContainsFunc(provider.Builtin(), func(d *annotations.Provider) bool { return d.Name == p.Name }) {
 			tb.Errorf("provider %q is not built in", p.Name)
 		}
 		if p.Token.Audience == "" {
 			tb.Errorf("%s: the audience is empty, which stands for that of the API server", p.Name)
 		}
-		if !slices.ContainsFunc(p.Variables, func(v provider.Variable) bool { return v.Credential }) {
+		if !slices.ContainsFunc(p.Variables, func(v annotations.Variable) bool { return v.Credential }) {
 			tb.Errorf("%s: no variable points to the token", p.Name)
 		}
 		addPath(p.Token.Path)

@@ -8,14 +8,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"regexp"
-	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/lanyard-dev/lanyard/internal/provider"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 // The keys of the file that this package reads.
@@ -34,16 +32,14 @@ const (
 // File is the content of a file.
 type File struct {
 	// Providers are the custom providers, in the order of the file.
-	Providers []*provider.Definition
+	Providers []*annotations.Provider
 	// Parameters are the defaults of their parameters, by the annotation key without
-	// the prefix, as in annotations.Defaults.
+	// the prefix, as in annotations.Settings.
 	Parameters map[string]string
 	// Identities are the mappings, in the order of the file.
 	Identities []Identity
 	// Settings are the values of flags, by the names of the flags.
 	Settings map[string]Setting
-
-	text []byte // to find the line of a mistake
 }
 
 // Setting is the value of a flag, in the form that the flag has on the command line:
@@ -60,6 +56,8 @@ type Identity struct {
 	ServiceAccount string `yaml:"serviceAccount"`
 	// Annotations have keys without the prefix.
 	Annotations map[string]string `yaml:"annotations"`
+
+	place place // of the annotations
 }
 
 // document is the form of the file.
@@ -83,24 +81,26 @@ func Parse(text []byte) (*File, error) {
 	if err := decoder.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
 		return nil, errors.Join(errors.New("got more than one document"), err)
 	}
-	file := File{
-		Parameters: map[string]string{}, Identities: d.Identities, Settings: map[string]Setting{}, text: text,
-	}
+	file := File{Parameters: map[string]string{}, Identities: d.Identities, Settings: map[string]Setting{}}
 	for name, node := range d.Settings {
 		var err error
 		if file.Settings[name], err = newSetting(&node); err != nil {
 			return nil, fmt.Errorf("line %d: %s: %w", node.Line, name, err)
 		}
 	}
-	p, path := parser{File: &file}, field.NewPath(ProvidersKey)
-	p.limit(len(d.Providers), maxProviders, path)
-	for i := range d.Providers[:min(len(d.Providers), maxProviders)] {
-		p.provider(&d.Providers[i], path.Index(i))
+	var root yaml.Node
+	if err := yaml.Unmarshal(text, &root); err != nil {
+		return nil, err
 	}
-	p.unique(path)
-	p.identities(field.NewPath(IdentitiesKey))
+	p, at := parser{File: &file}, placeOf(&root, ProvidersKey)
+	p.limit(len(d.Providers), maxProviders, at)
+	for i := range d.Providers[:min(len(d.Providers), maxProviders)] {
+		p.provider(&d.Providers[i], at.index(i))
+	}
+	p.unique(at)
+	p.identities(placeOf(&root, IdentitiesKey))
 	if len(p.errs) > 0 {
-		return nil, file.WithLines(p.errs)
+		return nil, errors.Join(p.errs...)
 	}
 	return &file, nil
 }
@@ -146,48 +146,46 @@ func plain(err error) error {
 	return errors.Join(errs...)
 }
 
-// WithLines returns the mistakes of the file, each with its line.
-func (f *File) WithLines(list field.ErrorList) error {
-	var root yaml.Node
-	errs := []error{yaml.Unmarshal(f.text, &root)}
-	for _, err := range list {
-		errs = append(errs, fmt.Errorf("line %d: %w", line(&root, err.Field), err))
-	}
-	return errors.Join(errs...)
+// place is where a value is in the file. node is the value, or if the file lacks it, the value
+// around it.
+type place struct {
+	path *field.Path
+	node *yaml.Node
 }
 
-// step is one element of a path such as providers[0].parameters[1].name.
-var step = regexp.MustCompile(`[A-Za-z]+|\[[^\]]*\]`)
-
-// line returns the line of the value at the path. If there is none, it is that of
-// the value around it.
-func line(node *yaml.Node, path string) int {
-	if len(node.Content) > 0 {
-		node = node.Content[0]
+// placeOf returns the place of a key of the file.
+func placeOf(root *yaml.Node, key string) place {
+	if len(root.Content) > 0 {
+		root = root.Content[0] // an empty file has no value
 	}
-	for _, name := range step.FindAllString(path, -1) {
-		next := child(node, strings.Trim(name, "[]"))
-		if next == nil {
-			break
-		}
-		node = next
-	}
-	return node.Line
+	return place{field.NewPath(key), valueOf(root, key)}
 }
 
-// child returns the element of a list or the value of a mapping, nil for none.
-func child(node *yaml.Node, name string) *yaml.Node {
-	switch node.Kind {
-	case yaml.SequenceNode:
-		if i, err := strconv.Atoi(name); err == nil && i < len(node.Content) {
-			return node.Content[i]
-		}
-	case yaml.MappingNode:
+func (p place) child(name string) place {
+	return place{p.path.Child(name), valueOf(p.node, name)}
+}
+
+func (p place) index(i int) place {
+	node := p.node
+	if node.Kind == yaml.SequenceNode && 0 <= i && i < len(node.Content) {
+		node = node.Content[i]
+	}
+	return place{p.path.Index(i), node}
+}
+
+// error adds the line to a mistake.
+func (p place) error(err *field.Error) error {
+	return fmt.Errorf("line %d: %w", p.node.Line, err)
+}
+
+// valueOf returns the value of a key, or the node if it lacks the key.
+func valueOf(node *yaml.Node, key string) *yaml.Node {
+	if node.Kind == yaml.MappingNode {
 		for i := 0; i+1 < len(node.Content); i += 2 {
-			if node.Content[i].Value == name {
+			if node.Content[i].Value == key {
 				return node.Content[i+1]
 			}
 		}
 	}
-	return nil
+	return node
 }

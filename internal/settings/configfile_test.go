@@ -7,15 +7,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"github.com/lanyard-dev/lanyard/internal/provider"
 	"github.com/lanyard-dev/lanyard/internal/settings"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 const example = `# a comment
@@ -52,23 +51,23 @@ func parse(t *testing.T, text string) *settings.File {
 	return file
 }
 
-func TestAProviderIsADefinition(t *testing.T) {
+func TestACustomProviderIsAProvider(t *testing.T) {
 	t.Parallel()
 	file := parse(t, example)
-	want := []*provider.Definition{{
+	want := []*annotations.Provider{{
 		Name: "example", DefaultAudience: "example.com", MaxAudienceBytes: 256, MinExpirationSeconds: 1200,
-		TokenPath: "example/token", PrincipalParameters: []string{"role"}, Shadows: []string{"EXAMPLE_KEY"},
-		Parameters: []provider.Parameter{
+		TokenPath: "example/token", PrincipalParameters: []string{"role"}, Shadows: []annotations.Shadow{{Name: "EXAMPLE_KEY"}},
+		Parameters: []annotations.Parameter{
 			{Name: "role", Identity: true, Required: true, Example: "role/loki", MaxBytes: 256, Template: true},
 			{Name: "region", MaxBytes: 16, Template: true},
 		},
-		Variables: []provider.Variable{
+		Variables: []annotations.Variable{
 			{Name: "EXAMPLE_ROLE", Value: "{role}"},
 			{Name: "EXAMPLE_TOKEN", Value: "{token-file}", Credential: true},
 			{Name: "EXAMPLE_REGION", Value: "{region}/{serviceaccount}", Group: "region"},
 		},
 	}}
-	if diff := cmp.Diff(want, file.Providers, cmpopts.IgnoreFields(provider.Parameter{}, "Parse", "CEL")); diff != "" {
+	if diff := cmp.Diff(want, file.Providers, cmpopts.IgnoreFields(annotations.Parameter{}, "Grammar")); diff != "" {
 		t.Errorf("providers (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff(map[string]string{"example-region": "eu-{namespace}"}, file.Parameters); diff != "" {
@@ -78,7 +77,7 @@ func TestAProviderIsADefinition(t *testing.T) {
 		t.Errorf("settings (-want +got):\n%s", diff)
 	}
 	identities := []settings.Identity{{Namespace: "team-*", ServiceAccount: "loki", Annotations: map[string]string{"aws-role-arn": "loki"}}}
-	if diff := cmp.Diff(identities, file.Identities); diff != "" {
+	if diff := cmp.Diff(identities, file.Identities, cmpopts.IgnoreUnexported(settings.Identity{})); diff != "" {
 		t.Errorf("identities (-want +got):\n%s", diff)
 	}
 }
@@ -124,7 +123,7 @@ func TestTheGrammarOfAParameter(t *testing.T) {
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			t.Parallel()
-			p := provider.Parameter{MaxBytes: 64, Parse: parameters[1].Parse}
+			p := annotations.Parameter{MaxBytes: 64, Grammar: parameters[1].Grammar}
 			if tt.parameter < len(parameters) {
 				p = parameters[tt.parameter]
 			}
@@ -196,7 +195,7 @@ func TestAMistakeHasItsLineAndItsReason(t *testing.T) {
 		"a required parameter of the cluster":       {"required: true", "required: true, clusterOnly: true", "line 8: providers[0].parameters[0].clusterOnly: Invalid value: true: must not be true with required: true"},
 		"a parameter of the cluster to compare":     {"maxBytes: 16", "clusterOnly: true\n    allowed: true", "line 11: providers[0].parameters[1].allowed: Invalid value: true: has no effect with clusterOnly: true"},
 		"an annotation that is the host of a URL": {"value: '{role}'", "value: 'https://{role}/x'", "line 13: providers[0].environment[0].value: Invalid value: \"https://{role}/x\": " +
-			"sends tokens to a host that {role}, an annotation, decides; set clusterOnly: true for this parameter"},
+			"may send tokens to a host that {role}, an annotation, decides; set a pattern that no URL and no host with a port matches, or clusterOnly: true"},
 		"text that is no YAML": {"providers:", "providers: [", "line "},
 	} {
 		t.Run(sentence, func(t *testing.T) {
@@ -281,45 +280,47 @@ func TestTheExamplesAreValid(t *testing.T) {
 	}
 }
 
-// hostValue returns a file in which the variable has the value. Its parameter a is an
-// annotation, its parameter c is the cluster's.
+// hostValue returns a file in which the variable has the value. Its parameters a and name are
+// annotations, and any address is a value of a. Its parameter c is the cluster's.
 func hostValue(variable, value string) string {
-	return "providers:\n- name: x\n  audience: x\n  parameters:\n  - {name: a, required: true}\n  - {name: c, clusterOnly: true}\n" +
+	return "providers:\n- name: x\n  audience: x\n  parameters:\n  - {name: a, required: true}\n  - {name: name, pattern: '[a-z.-]+', example: b}\n  - {name: c, clusterOnly: true}\n" +
 		"  environment:\n  - {name: " + variable + ", value: '" + value + "'}\n"
 }
 
-func TestNoAnnotationDecidesTheHostOfAURL(t *testing.T) {
+func TestNoAnnotationDecidesWhichServerGetsTheToken(t *testing.T) {
 	t.Parallel()
 	for sentence, tt := range map[string]struct {
 		variable, value string
 		denied          bool
 	}{
-		"the host":                              {"X", "https://{a}", true},
-		"the end of the host":                   {"X", "https://x.{a}/y", true},
-		"the user in front of the host":         {"X", "https://{a}@x.example.com/", true},
-		"the port":                              {"X", "https://x.example.com:{a}", true},
-		"the end of a host without a path":      {"X", "https://x.example.com{a}", true},
-		"the scheme":                            {"X", "{a}://x.example.com/", true},
-		"a part in front of a second URL":       {"X", "https://x.example.com/{a},https://y/", true},
-		"the path":                              {"X", "https://x.example.com/{a}", false},
-		"the query":                             {"X", "https://x.example.com?a={a}", false},
-		"the path, and the cluster the host":    {"X", "https://{c}/{a}", false},
-		"the host, and the cluster another":     {"X", "https://{c}.{a}/", true},
-		"no URL":                                {"X", "{a}", false},
-		"the whole of an address":               {"X_ADDR", "{a}", true},
-		"the whole of a host":                   {"X_HOST", "{a}", true},
-		"the whole of a URL":                    {"X_URL", "{a}", true},
-		"the whole of an endpoint":              {"X_ENDPOINT", "{a}", true},
-		"the start of an address":               {"X_ADDR", "{a}:8200", true},
-		"the end of an address without a path":  {"X_ADDR", "x.example.com{a}", true},
-		"the path of an address":                {"X_ADDR", "x.example.com/{a}", false},
-		"an address that the cluster decides":   {"X_ADDR", "{c}", false},
-		"the name of a file in such a variable": {"X_URL", "file:///{a}", false},
+		"the host":                                  {"X", "https://{a}", true},
+		"the host, with a grammar":                  {"X", "https://{name}", true},
+		"the end of the host":                       {"X", "https://x.{a}/y", true},
+		"the user in front of the host":             {"X", "https://{a}@x.example.com/", true},
+		"the port":                                  {"X", "https://x.example.com:{a}", true},
+		"the end of a host without a path":          {"X", "https://x.example.com{a}", true},
+		"the scheme":                                {"X", "{a}://x.example.com/", true},
+		"a part in front of a second URL":           {"X", "https://x.example.com/{a},https://y/", true},
+		"the path":                                  {"X", "https://x.example.com/{a}", false},
+		"the query":                                 {"X", "https://x.example.com?a={a}", false},
+		"the path, and the cluster the host":        {"X", "https://{c}/{a}", false},
+		"the host, and the cluster another":         {"X", "https://{c}.{a}/", true},
+		"a value that can be an address":            {"AWS_ENDPOINT_URL_STS", "{a}", true},
+		"a value that can be a server":              {"MINIO_SERVER", "{a}", true},
+		"a value that can be the authority":         {"FOO_AUTHORITY", "{a}", true},
+		"the start of an address":                   {"X", "{a}:8200", true},
+		"the start of an address, with a grammar":   {"X", "{name}:8200", true},
+		"the end of an address without a path":      {"X", "x.example.com{a}", true},
+		"a value of which no address is one":        {"X_ADDR", "{name}", false},
+		"the end of a value of which no address is": {"X", "role-{name}", false},
+		"the path of an address":                    {"X_ADDR", "x.example.com/{a}", false},
+		"an address that the cluster decides":       {"X_ADDR", "{c}", false},
+		"the name of a file in such a variable":     {"X_URL", "file:///{a}", false},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			t.Parallel()
 			_, err := settings.Parse([]byte(hostValue(tt.variable, tt.value)))
-			if (err != nil) != tt.denied || err != nil && !strings.Contains(err.Error(), "decides; set clusterOnly: true") {
+			if (err != nil) != tt.denied || err != nil && !strings.Contains(err.Error(), "an annotation, decides; set a pattern") {
 				t.Errorf("got error %v, want denied %t", err, tt.denied)
 			}
 		})
@@ -341,33 +342,6 @@ func TestNoVariableChangesHowProgramsLoadCode(t *testing.T) {
 	}
 }
 
-// A parameter that an annotation sets must not decide where a token is sent, in any of
-// the ready-made providers.
-func TestNoAnnotationDecidesAHostInTheExamples(t *testing.T) {
-	t.Parallel()
-	files, err := filepath.Glob("../../examples/providers/*.yaml")
-	if err != nil || len(files) < 7 {
-		t.Fatalf("got %q and error %v", files, err)
-	}
-	host := regexp.MustCompile(`_(ADDR|HOST|URL|ENDPOINT)$`)
-	for _, name := range files {
-		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, d := range parse(t, string(text)).Providers {
-			for i := range d.Parameters {
-				p := &d.Parameters[i]
-				for _, v := range d.Variables {
-					if !p.ClusterOnly && strings.Contains(v.Value, "{"+p.Name+"}") && (host.MatchString(v.Name) || strings.Contains(v.Value, "://")) {
-						t.Errorf("%s: an annotation decides %s=%s", name, v.Name, v.Value)
-					}
-				}
-			}
-		}
-	}
-}
-
 // FuzzParse: any text is a file or a mistake with a line. What is a file is the same
 // each time.
 func FuzzParse(f *testing.F) {
@@ -384,7 +358,7 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ignore := cmp.Options{cmpopts.IgnoreFields(provider.Parameter{}, "Parse", "CEL"), cmpopts.IgnoreUnexported(settings.File{})}
+		ignore := cmp.Options{cmpopts.IgnoreFields(annotations.Parameter{}, "Grammar"), cmpopts.IgnoreUnexported(settings.Identity{})}
 		if diff := cmp.Diff(file, again, ignore); diff != "" {
 			t.Error(diff)
 		}

@@ -4,12 +4,13 @@
 package settings
 
 import (
+	"errors"
+	"fmt"
 	"regexp"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 // maxAnnotations limits the annotations of one mapping.
@@ -24,40 +25,42 @@ var (
 
 // identities checks the form of the mappings. The meaning of their annotations
 // is known only with the flags.
-func (p *parser) identities(path *field.Path) {
-	p.limit(len(p.Identities), maxIdentities, path)
-	for i, identity := range p.Identities[:min(len(p.Identities), maxIdentities)] {
-		path := path.Index(i)
-		p.require(namespaceGlob.MatchString(identity.Namespace), path.Child("namespace"), identity.Namespace,
+func (p *parser) identities(at place) {
+	p.limit(len(p.Identities), maxIdentities, at)
+	for i := range p.Identities[:min(len(p.Identities), maxIdentities)] {
+		identity, at := &p.Identities[i], at.index(i)
+		identity.place = at.child("annotations")
+		p.require(namespaceGlob.MatchString(identity.Namespace), at.child("namespace"), identity.Namespace,
 			`must be the name of a namespace, in which "*" stands for any characters`)
-		p.require(serviceAccountGlob.MatchString(identity.ServiceAccount), path.Child("serviceAccount"), identity.ServiceAccount,
+		p.require(serviceAccountGlob.MatchString(identity.ServiceAccount), at.child("serviceAccount"), identity.ServiceAccount,
 			`must be the name of a ServiceAccount, in which "*" stands for any characters`)
 		if len(identity.Annotations) == 0 {
-			p.errs = append(p.errs, field.Required(path.Child("annotations"), "must have at least one annotation, without the prefix"))
+			p.missing(identity.place, "must have at least one annotation, without the prefix")
 		}
-		p.limit(len(identity.Annotations), maxAnnotations, path.Child("annotations"))
+		p.limit(len(identity.Annotations), maxAnnotations, identity.place)
 	}
 }
 
-// Mappings returns the mappings of the file. Mistakes have their lines. The keys and
-// defaults include the file's providers.
-func (f *File) Mappings(keys *annotations.Keys, defaults *annotations.Defaults) ([]*annotations.Mapping, error) {
+// mappings returns the mappings of the file. Mistakes have their lines. The settings
+// include the file's providers.
+func (f *File) mappings(s *annotations.Settings) ([]*annotations.Mapping, error) {
 	var mappings []*annotations.Mapping
-	var errs field.ErrorList
-	for i, identity := range f.Identities {
-		path := field.NewPath(IdentitiesKey).Index(i).Child("annotations")
+	var errs []error
+	for i := range f.Identities {
+		identity := &f.Identities[i]
 		full := map[string]string{}
 		for key, value := range identity.Annotations {
-			full[keys.Prefix+key] = value
+			full[annotations.Prefix+key] = value
 		}
-		mapping, wrong := annotations.NewMapping(keys, identity.Namespace, identity.ServiceAccount, full, defaults)
+		mapping, wrong := s.NewMapping(identity.Namespace, identity.ServiceAccount, full)
 		for _, err := range wrong {
-			errs = append(errs, &field.Error{Type: err.Type, Field: path.String(), BadValue: err.BadValue, Detail: strings.TrimPrefix(err.Field, "metadata.annotations") + " " + err.Detail})
+			detail := err.Detail
+			if key := annotations.KeyOf(err); key != "" {
+				detail = fmt.Sprintf("[%s] %s", key, detail)
+			}
+			errs = append(errs, identity.place.error(&field.Error{Type: err.Type, Field: identity.place.path.String(), BadValue: err.BadValue, Detail: detail}))
 		}
 		mappings = append(mappings, mapping)
 	}
-	if len(errs) > 0 {
-		return nil, f.WithLines(errs)
-	}
-	return mappings, nil
+	return mappings, errors.Join(errs...)
 }

@@ -7,8 +7,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
-	"github.com/lanyard-dev/lanyard/internal/provider"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 // Parameter is a parameter or the audience of a provider, whose default in the cluster
@@ -24,8 +23,8 @@ type Parameter struct {
 	parse    func(string) (string, error)
 }
 
-// Parameters returns the parameters with a flag. They follow from the definitions.
-func Parameters(providers []*provider.Definition) []Parameter {
+// Parameters returns the parameters with a flag. They follow from the providers.
+func Parameters(providers []*annotations.Provider) []Parameter {
 	var parameters []Parameter
 	for _, d := range providers {
 		if d.Plain() {

@@ -88,6 +88,9 @@ func IsVisible(text string) bool {
 // GUIDPattern matches a GUID, in upper or lower case.
 const GUIDPattern = `^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`
 
+// GUIDGlobPattern matches a GUID, or the first eight digits of one and then a rest with "*".
+const GUIDGlobPattern = `^[0-9a-fA-F]{8}-([0-9a-fA-F-]*[*][0-9a-fA-F*-]*|[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12})$`
+
 var guid = regexp.MustCompile(GUIDPattern)
 
 // IsGUID reports whether the text is a GUID, in upper or lower case.

@@ -9,18 +9,7 @@
 // values do not change after a release.
 package annotations
 
-import (
-	"maps"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/validation/field"
-
-	"github.com/lanyard-dev/lanyard/internal/annotations"
-	"github.com/lanyard-dev/lanyard/internal/options"
-	"github.com/lanyard-dev/lanyard/internal/settings"
-)
-
-// Prefix starts every key. A cluster can have another prefix.
+// Prefix starts every key.
 const Prefix = "lanyard.dev/"
 
 // The keys of a ServiceAccount. docs/reference/annotations.md has the form of the values.
@@ -44,6 +33,7 @@ const (
 	GCPTokenPath                = Prefix + "gcp-token-path"
 
 	Audience               = Prefix + "audience"
+	TokenPathKey           = Prefix + "token-path" // of the plain token
 	Tokens                 = Prefix + "tokens"
 	TokenExpirationSeconds = Prefix + "token-expiration-seconds" // also of a pod
 )
@@ -56,73 +46,37 @@ const (
 	Injected          = Prefix + "injected"           // Lanyard writes it on a pod
 	Denied            = Prefix + "denied"             // the policies write it on a pod that is not created
 	AllowedIdentities = Prefix + "allowed-identities" // of a namespace
+	Adopted           = Prefix + "adopted"            // of a ServiceAccount: Lanyard writes it, the annotations that follow those of another webhook
+	Probe             = Prefix + "probe"              // the label of a pod that is created only if the webhook answers
 	PoliciesSource    = Prefix + "policies"           // of a policy that injects: the input of "lanyard policies"
 	IdentityLabel     = Prefix + "identity"           // Lanyard writes it on a ServiceAccount or a pod, or a user with IdentityRequired
 )
 
-// IdentityRequired is the value of IdentityLabel on a ServiceAccount whose pods must wait
-// until it asks for an identity. Lanyard never changes it.
-const IdentityRequired = annotations.LabelRequired
+// MirrorPod is the annotation of a pod that mirrors a static pod of a kubelet
+// (corev1.MirrorPodAnnotationKey).
+const MirrorPod = "kubernetes.io/config.mirror"
 
-// IdentityInjected is the value of IdentityLabel on an injected pod. Only Lanyard may write
-// it: the API server denies a pod with it if a container lacks its token.
-const IdentityInjected = annotations.LabelInjected
-
-// Options are the settings of a cluster. The zero value has the defaults of
-// lanyard-webhook.
-type Options struct {
-	// Config is the content of the configuration file of lanyard-webhook: settings by the
-	// names of the flags, custom providers and identity mappings. Settings about
-	// lanyard-webhook itself, such as ports, have no effect.
-	Config []byte
-	// ReservedAudiences are audiences of the API server in addition to the common
-	// audiences. No token may have one. Add the issuer of the cluster.
-	ReservedAudiences []string
-}
-
-// Parser reads annotations. It may be used concurrently. Make it with New.
-type Parser struct{ settings *settings.Settings }
-
-// New returns a Parser for a cluster with these settings.
-func New(o Options) (*Parser, error) {
-	s, err := options.Embedded(o.Config, o.ReservedAudiences)
-	if err != nil {
-		return nil, err
-	}
-	return &Parser{s}, nil
-}
-
-// Identity is an identity that a ServiceAccount asks for.
-type Identity struct {
-	// Provider is the name of the provider, such as aws.
-	Provider string
-	// Principals name the identity, and then the identities of its profiles: a role, a
-	// client ID, an e-mail. The annotation AllowedIdentities is compared with them.
-	Principals []string
-	// Audience is the audience of the token.
-	Audience string
-	// Parameters are the values of the provider's parameters in their canonical spelling,
-	// such as region. They include the defaults of the cluster.
-	Parameters map[string]string
-}
-
-// Parse returns the identities that the ServiceAccount asks for, sorted by provider, or
-// all mistakes in its annotations. It returns neither for a ServiceAccount without
-// annotations of Lanyard. The webhook adds the annotations of identity mappings, and of
-// other programs, when a ServiceAccount is written: Parse does not.
-func (p *Parser) Parse(serviceAccount metav1.Object) ([]Identity, field.ErrorList) {
-	s := p.settings
-	parsed, errs := annotations.ParseServiceAccount(s.Keys, serviceAccount.GetAnnotations(), s.Defaults.For(serviceAccount.GetNamespace(), serviceAccount.GetName()))
-	if parsed == nil || len(errs) > 0 {
-		return nil, errs
-	}
-	identities := make([]Identity, 0, len(parsed.Providers))
-	for i := range parsed.Providers {
-		identity := &parsed.Providers[i]
-		identities = append(identities, Identity{
-			Provider: identity.Definition.Name, Principals: identity.AppendPrincipals(nil),
-			Audience: identity.Audience, Parameters: maps.Clone(identity.Values),
-		})
-	}
-	return identities, nil
-}
+// Values of Lanyard's labels.
+const (
+	// IdentityEnabled is the value of IdentityLabel on a ServiceAccount that asks for an
+	// identity. Lanyard sets and removes it.
+	IdentityEnabled = "enabled"
+	// IdentityRequired is the value of IdentityLabel that a user sets on a ServiceAccount:
+	// its pods are denied until the ServiceAccount asks for an identity. Lanyard never
+	// changes this value.
+	IdentityRequired = "required"
+	// IdentityInjected is the value of IdentityLabel on an injected pod. Only Lanyard may
+	// write it: the API server denies a pod with it if a container lacks its token. The guard
+	// then need not search for the ServiceAccount of the pod.
+	IdentityInjected = "injected"
+	// LabelDisabled is the value of the label Inject on a namespace that opts out. OptOut
+	// means the same.
+	LabelDisabled = "disabled"
+	// OptOut is the value of Inject, as an annotation or a label, on a pod that opts out.
+	OptOut = "false"
+	// Insist is the value of Inject, as an annotation or a label, on a pod that is denied if
+	// it is not injected.
+	Insist = "true"
+	// LabelProbe is the value of Probe on a pod that probes the webhook.
+	LabelProbe = "true"
+)

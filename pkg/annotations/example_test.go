@@ -5,36 +5,37 @@ package annotations_test
 
 import (
 	"fmt"
-
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"regexp"
 
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
-// An operator checks a ServiceAccount before it writes it.
+// An operator checks the annotations of a ServiceAccount before it writes them. Its provider
+// has the name of a role, and lower-case letters are its grammar.
 func Example() {
-	parser, err := annotations.New(annotations.Options{
-		Config:            []byte("aws-default-region: eu-central-1\n"),
-		ReservedAudiences: []string{"https://issuer.example.com"},
-	})
+	settings, err := annotations.NewSettings([]*annotations.Provider{{
+		Name: "example", DefaultAudience: "example.com", MaxAudienceBytes: 256, TokenPath: "example/token",
+		PrincipalParameters: []string{"role"},
+		Parameters: []annotations.Parameter{{
+			Name: "role", Identity: true, Required: true, MaxBytes: 63,
+			Grammar: annotations.Matching(regexp.MustCompile(`^[a-z]+$`), "must be the name of a role, such as app"),
+		}},
+	}})
 	if err != nil {
 		panic(err)
 	}
-	serviceAccount := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "app", Annotations: map[string]string{
-		annotations.AWSRoleARN: "arn:aws:iam::111122223333:role/app",
-	}}}
-	identities, _ := parser.Parse(serviceAccount)
-	for _, identity := range identities {
-		fmt.Println(identity.Provider, identity.Principals, identity.Audience, identity.Parameters["region"])
-	}
+	settings.ReservedAudiences = append(annotations.CommonAPIServerAudiences(), "https://issuer.example.com")
 
-	serviceAccount.Annotations[annotations.AWSRoleARN] = "app"
-	_, mistakes := parser.Parse(serviceAccount)
+	const key = annotations.Prefix + "example-role"
+	account, _ := settings.ParseServiceAccount("team", "app", map[string]string{key: "app"})
+	for _, identity := range account.Identities {
+		fmt.Println(identity.Provider.Name, identity.Principal(), identity.Audience)
+	}
+	_, mistakes := settings.ParseServiceAccount("team", "app", map[string]string{key: "App"})
 	for _, mistake := range mistakes {
-		fmt.Println(mistake.Field)
+		fmt.Println(mistake)
 	}
 	// Output:
-	// aws [arn:aws:iam::111122223333:role/app] sts.amazonaws.com eu-central-1
-	// metadata.annotations[lanyard.dev/aws-role-arn]
+	// example app example.com
+	// metadata.annotations[lanyard.dev/example-role]: Invalid value: "App": must be the name of a role, such as app
 }

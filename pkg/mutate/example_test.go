@@ -8,35 +8,52 @@ import (
 	"errors"
 	"fmt"
 
-	jsonpatch "github.com/evanphx/json-patch/v5"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/mutate"
+	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
 )
+
+// config is a configuration file of lanyard-webhook.
+const config = `
+token-expiration-seconds: 7200
+providers:
+- name: vault
+  audience: https://vault.example.com
+  parameters:
+  - {name: role, required: true, pattern: '[a-z-]+', message: must be the name of a role, example: app}
+  environment:
+  - {name: VAULT_ROLE, value: '{role}'}
+  - {name: VAULT_TOKEN_FILE, value: '{token-file}', credential: true}
+`
 
 // An operator injects the identity into a pod before it creates the pod.
 func Example() {
-	mutator, err := mutate.New(annotations.Options{})
+	settings, err := mutate.ParseSettings([]byte(config), []string{"https://issuer.example.com"})
 	if err != nil {
 		panic(err)
 	}
 	serviceAccount := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "app", Annotations: map[string]string{
-		annotations.Audience: "example.com",
+		annotations.Prefix + "vault-role": "shop",
 	}}}
-	text := []byte(`{"metadata":{"name":"pod"},"spec":{"serviceAccountName":"app","containers":[{"name":"main","image":"image"}]}}`)
-	result, err := mutator.Create(text, serviceAccount, nil)
-	if err != nil {
-		panic(err)
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team"}}
+	decide := func(text []byte) (*mutate.Decision, error) {
+		pod, err := mutate.ReadPod(text, settings)
+		if err != nil {
+			return nil, err
+		}
+		return mutate.Decide(settings, annotations.ServiceAccountObject(serviceAccount), annotations.NamespaceObject(namespace), pod)
 	}
-	fmt.Println(result.Reason)
 
-	patch, err := jsonpatch.DecodePatch(result.Patch)
+	text := []byte(`{"metadata":{"name":"pod"},"spec":{"serviceAccountName":"app","containers":[{"name":"main","image":"image"}]}}`)
+	decision, err := decide(text)
 	if err != nil {
 		panic(err)
 	}
-	if text, err = patch.Apply(text); err != nil {
+	fmt.Println(decision.Reason)
+	if text, err = decision.Apply(text); err != nil {
 		panic(err)
 	}
 	var pod corev1.Pod
@@ -44,20 +61,26 @@ func Example() {
 		panic(err)
 	}
 	fmt.Println(pod.Annotations[annotations.Injected])
-	fmt.Println(pod.Spec.Containers[0].Env[0].Name, pod.Spec.Containers[0].Env[0].Value)
+	for _, variable := range pod.Spec.Containers[0].Env {
+		fmt.Println(variable.Name, variable.Value)
+	}
+	token := pod.Spec.Volumes[0].Projected.Sources[0].ServiceAccountToken
+	fmt.Println(token.Audience, *token.ExpirationSeconds)
 
-	again, err := mutator.Create(text, serviceAccount, nil)
-	fmt.Println(again.Reason, len(again.Patch), err)
+	again, err := decide(text)
+	fmt.Println(again.Reason, again.Patch == nil, err)
 
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team", Annotations: map[string]string{annotations.AllowedIdentities: "-"}}}
-	_, err = mutator.Create(text, serviceAccount, namespace)
-	if denial, ok := errors.AsType[*mutate.Denial](err); ok {
+	namespace.Annotations = map[string]string{annotations.AllowedIdentities: "-"}
+	_, err = decide(text)
+	if denial, ok := errors.AsType[*reason.Error](err); ok {
 		fmt.Println(denial.Reason)
 	}
 	// Output:
 	// injected
-	// token
-	// LANYARD_TOKEN_FILE /var/run/secrets/lanyard.dev/serviceaccount/token
-	// already_injected 0 <nil>
+	// vault
+	// VAULT_ROLE shop
+	// VAULT_TOKEN_FILE /var/run/secrets/lanyard.dev/serviceaccount/vault/token
+	// https://vault.example.com 7200
+	// already_injected true <nil>
 	// identity_not_allowed
 }

@@ -10,7 +10,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	ctrlwebhook "sigs.k8s.io/controller-runtime/pkg/webhook"
 
-	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/webhook"
 )
 
@@ -20,10 +19,10 @@ func Example() {
 	if err != nil {
 		panic(err)
 	}
-	err = webhook.AddToManager(mgr, webhook.Options{Settings: annotations.Options{
+	err = webhook.AddToManager(mgr, webhook.Options{
 		Config:            []byte("adopt: [eks]\naws-default-region: eu-central-1\n"),
 		ReservedAudiences: []string{"https://issuer.example.com"},
-	}})
+	})
 	fmt.Println(err)
 	for _, path := range []string{webhook.MutatePodPath, webhook.MutateServiceAccountPath, webhook.ValidateServiceAccountPath} {
 		fmt.Println(path)

@@ -5,6 +5,7 @@ package webhook
 
 import (
 	"context"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -30,15 +31,22 @@ func newReader(cached client.Reader, kind string, options metadatacache.Options)
 	return &reader{Reader: live, cached: cached, kind: schema.GroupVersionKind{Version: "v1", Kind: kind}}, nil
 }
 
+// forgetAfter is when a write is in the manager's cache, or never will be. The cache does
+// not tell how far its watch has come.
+const forgetAfter = 10 * time.Minute
+
 // Get implements injector.Getter.
 func (r *reader) Get(ctx context.Context, namespace, name string) (metadatacache.Object, error) {
+	// In this order: an invalidation ends after the cache has received the write.
+	invalid := r.Invalidated(namespace, name)
+	if invalid {
+		r.Forget(forgetAfter)
+	}
 	meta := &metav1.PartialObjectMetadata{}
 	meta.SetGroupVersionKind(r.kind)
-	if !r.Invalidated(namespace, name) {
-		err := r.cached.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, meta)
-		if !apierrors.IsNotFound(err) {
-			return r.Object(meta), err
-		}
+	err := r.cached.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, meta)
+	if apierrors.IsNotFound(err) || invalid && !(err == nil && r.Delivered(namespace, name, meta.ResourceVersion)) {
+		return r.Reader.Get(ctx, namespace, name)
 	}
-	return r.Reader.Get(ctx, namespace, name)
+	return r.Object(meta), err
 }

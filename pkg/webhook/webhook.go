@@ -12,8 +12,8 @@
 // MutateServiceAccountPath and ValidateServiceAccountPath. Register them as the
 // manifests of Lanyard do, with the guard.
 //
-// lanyard-webhook itself does not use this package, because controller-runtime
-// loads every API type into memory. With the same settings and the same objects, both
+// lanyard-webhook itself does not use this package: it has its own server and cache.
+// ARCHITECTURE.md has the figures. With the same settings and the same objects, both
 // decide alike. These differences remain:
 //
 //   - lanyard-webhook finds the audiences of the API server by itself. Here, the
@@ -33,7 +33,8 @@
 //   - client certificates of the API servers, with ClientCAName in the options of the
 //     server, or a NetworkPolicy: otherwise any pod can send requests. lanyard-webhook can
 //     also limit the names in the certificates;
-//   - limits of the manager's other ports, for metrics and probes;
+//   - limits of the ports for metrics and probes: the manager has no option for them. Turn
+//     its own servers off, and add a manager.Server for each port, as examples/embed does;
 //   - RBAC: the rights to get, list and watch ServiceAccounts and Namespaces, and nothing
 //     else that the operator does not need for itself;
 //   - a memory limit, and GOMEMLIMIT below it: requests and their connections may take
@@ -53,11 +54,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
-	"github.com/lanyard-dev/lanyard/internal/options"
+	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/internal/webhook/admission"
 	"github.com/lanyard-dev/lanyard/internal/webhook/injector"
 	"github.com/lanyard-dev/lanyard/internal/webhook/metrics"
-	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 // The paths that the webhooks are served on.
@@ -70,9 +70,14 @@ const (
 // Options are the settings of the webhooks. The zero value has the defaults of
 // lanyard-webhook.
 type Options struct {
-	// Settings are the settings of the injection. With adopt or annotation-prefix in its
-	// Config, register the webhooks as the chart does with the same Config.
-	Settings annotations.Options
+	// Config is the content of the configuration file of lanyard-webhook: settings by the
+	// names of the flags, custom providers and identity mappings. Settings about
+	// lanyard-webhook itself, such as ports, have no effect. With adopt, register the
+	// webhooks as the chart does with the same file.
+	Config []byte
+	// ReservedAudiences are audiences of the API server in addition to the common
+	// audiences. No token may have one. Add the issuer of the cluster.
+	ReservedAudiences []string
 	// Registerer gets Lanyard's metrics. If nil, it is controller-runtime's. The
 	// metrics of lookups stay 0, and the metrics of ServiceAccounts and the certificate are
 	// absent: the manager's cache and server have metrics of their own.
@@ -82,7 +87,7 @@ type Options struct {
 // AddToManager adds the webhooks to the manager's webhook server. Call it before
 // the manager starts, and once for each Registerer.
 func AddToManager(mgr manager.Manager, o Options) error {
-	s, err := options.Embedded(o.Settings.Config, o.Settings.ReservedAudiences)
+	s, err := settings.Load(o.Config, o.ReservedAudiences)
 	if err != nil {
 		return fmt.Errorf("add Lanyard to the manager: %w", err)
 	}
@@ -94,11 +99,11 @@ func AddToManager(mgr manager.Manager, o Options) error {
 	if err != nil {
 		return err
 	}
-	serviceAccounts, err := newReader(mgr.GetCache(), "ServiceAccount", injector.ServiceAccountCacheOptions(client, s.Keys))
+	serviceAccounts, err := newReader(mgr.GetCache(), "ServiceAccount", injector.ServiceAccountCacheOptions(client, s))
 	if err != nil {
 		return err
 	}
-	namespaces, err := newReader(mgr.GetCache(), "Namespace", injector.NamespaceCacheOptions(client, s.Keys))
+	namespaces, err := newReader(mgr.GetCache(), "Namespace", injector.NamespaceCacheOptions(client))
 	if err != nil {
 		return err
 	}

@@ -166,7 +166,7 @@ func TestParts(t *testing.T) {
 		want []string
 		err  string
 	}{
-		"all parts by default, but peers only with -peers": {"", []string{"load", "guard", "fences", "policies", "feel", "burst", "memory"}, ""},
+		"all parts by default, but peers only with -peers": {"", []string{"load", "guard", "fences", "policies", "feel", "burst", "watch", "memory"}, ""},
 		"two parts, in the order in which they run":        {"memory,load", []string{"load", "memory"}, ""},
 		"a part that does not exist":                       {"load,disk", nil, `got "disk"`},
 	} {

@@ -81,6 +81,7 @@ func parts() []part {
 		{"policies", (*bench).policies},
 		{"feel", (*bench).feel},
 		{"burst", (*bench).burst},
+		{"watch", (*bench).watch},
 		{"memory", (*bench).memory},
 	}
 }

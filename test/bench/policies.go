@@ -5,15 +5,13 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/version"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
-	"github.com/lanyard-dev/lanyard/internal/policies"
 	"github.com/lanyard-dev/lanyard/internal/settings"
+	"github.com/lanyard-dev/lanyard/policies"
 	"github.com/lanyard-dev/lanyard/test/support/webhook"
 )
 
@@ -205,11 +203,9 @@ func (c *cluster) installWebhook(ctx context.Context, lanyard *server, namespace
 
 // installPolicies installs the policies that inject, in the namespaces.
 func (c *cluster) installPolicies(ctx context.Context, namespaces ...string) error {
-	values := settings.Default()
-	values.Defaults.ReservedAudiences = annotations.CommonAPIServerAudiences()
-	s, errs := settings.New(&values)
-	if len(errs) > 0 {
-		return errors.Join(errs...)
+	s, err := settings.Load(nil, nil)
+	if err != nil {
+		return err
 	}
 	text, err := policies.Generate(s, policies.DefaultName, &policies.Source{})
 	if err != nil {

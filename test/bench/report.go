@@ -24,7 +24,7 @@ const (
 // sections returns the page of each table.
 func sections() map[string]string {
 	return map[string]string{
-		"load": docsFile, "peers": docsFile, "memory": docsFile, "policies": docsFile, "feel": docsFile, "burst": docsFile,
+		"load": docsFile, "peers": docsFile, "memory": docsFile, "policies": docsFile, "feel": docsFile, "burst": docsFile, "watch": docsFile,
 		"cost": guardDocsFile, "fences": guardDocsFile, "sizes": guardDocsFile,
 	}
 }

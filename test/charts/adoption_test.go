@@ -13,9 +13,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/peer"
 	"github.com/lanyard-dev/lanyard/internal/provider"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 const adoptAll = `config:
@@ -87,12 +87,13 @@ func TestTheGuardHasTheRulesOfEachPeer(t *testing.T) {
 	for _, p := range peer.All() {
 		got, want := guardExpression(t, pods, strings.Replace(adoptAll, "eks, azure, gcp, gke", p.Name, 1)), without
 		if len(p.Replaces) > 0 {
-			want = strings.TrimSuffix(want, ")))") + " + ['" + strings.Join(p.Replaces, "', '") + "'])))"
+			const end = ".split(',').map(name, name.trim())))) ||"
+			want = strings.Replace(want, end, strings.TrimSuffix(end, "))) ||")+" + ['"+strings.Join(p.Replaces, "', '")+"']))) ||", 1)
 		}
 		if p.Binding != "" {
 			clause := "!object.metadata.?annotations.orValue({}).exists(key,\n  key.startsWith('" + p.Binding +
 				"') && object.metadata.annotations[key].lowerAscii() == 'true') &&\n"
-			want = strings.Replace(want, "(object.spec.containers", clause+"(object.spec.containers", 1)
+			want = strings.Replace(want, "[object.metadata.", clause+"[object.metadata.", 1)
 		}
 		if diff := cmp.Diff(strings.Fields(want), strings.Fields(got)); diff != "" {
 			t.Errorf("%s: (-want +got):\n%s", p.Name, diff)
@@ -112,17 +113,17 @@ func TestWithoutAdoptionTheWebhookIsNotCalledForOthersAnnotations(t *testing.T) 
 
 // The chart and the program know the same annotations.
 func TestTheWebhookIsCalledForEachPeer(t *testing.T) {
-	keys, err := annotations.NewKeys(annotations.DefaultPrefix, provider.Builtin())
+	s, err := annotations.NewSettings(provider.Builtin())
 	if err != nil {
 		t.Fatal(err)
 	}
-	list := func(keys []string) string { return "['" + strings.Join(keys, "', '") + "']" }
+	list := func(s []string) string { return "['" + strings.Join(s, "', '") + "']" }
 	for _, peer := range peer.All() {
 		var own []string
-		for _, d := range keys.Providers {
+		for _, d := range s.Providers {
 			for i := range d.Parameters {
 				if p := &d.Parameters[i]; d.Name == peer.Provider && p.Identity {
-					own = append(own, keys.Parameter(d, p.Name))
+					own = append(own, annotations.Key(d, p.Name))
 				}
 			}
 		}
@@ -145,11 +146,7 @@ func TestPeersArriveAtTheProgram(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var got []string
-	for _, p := range completed.Peers {
-		got = append(got, p.Name)
-	}
-	if want := []string{"eks", "azure", "gcp", "gke"}; !slices.Equal(got, want) {
-		t.Errorf("got peers %q, want %q", got, want)
+	if want := []string{"eks", "azure", "gcp", "gke"}; !slices.Equal(completed.Peers, want) {
+		t.Errorf("got peers %q, want %q", completed.Peers, want)
 	}
 }

@@ -80,8 +80,8 @@ func TestNotesWarnOfWhatIsFragile(t *testing.T) {
 		"an old cluster":                  {old, "", []string{"older than Kubernetes 1.30", "webhook.failurePolicy is Fail"}},
 		"no reinvocation":                 {defaultInstall, "webhook: {reinvocationPolicy: Never}", []string{"to which another webhook adds a container"}},
 		"no metrics":                      {defaultInstall, "metrics: {enabled: false}", []string{"metrics.enabled is false"}},
-		"one replica, autoscaled":         {defaultInstall, "autoscaling: {enabled: true, minReplicas: 1}", []string{"autoscaling.minReplicas is 1", "nodes cannot be drained"}},
-		"many replicas, autoscaled":       {defaultInstall, "replicaCount: 1\nautoscaling: {enabled: true}", nil},
+		"an autoscaler":                   {defaultInstall, "replicaCount: null", nil},
+		"an autoscaler and no budget":     {defaultInstall, "replicaCount: null\npodDisruptionBudget: {enabled: false}", []string{"draining nodes can stop all replicas"}},
 		"no rights":                       {defaultInstall, "rbac: {create: false}", []string{"rbac.create is false: the ServiceAccount lanyard-webhook"}},
 		"the nodes' network":              {defaultInstall, "hostNetwork: true", []string{"hostNetwork is true"}},
 		"replicas outside of the cluster": {defaultInstall, "replicaCount: 0\nwebhook: {url: 'https://127.0.0.1:9443'}", nil},
@@ -105,7 +105,7 @@ func TestNotesWarnOfWhatIsFragile(t *testing.T) {
 }
 
 func TestNotesNameWhatIsThere(t *testing.T) {
-	r := render(t, installAs("blue", "security", kubeVersion), parseValues(t, "config: {annotation-prefix: id.example/}"))
+	r := render(t, installAs("blue", "security", kubeVersion), nil)
 	one(t, r.objects, "ValidatingAdmissionPolicyBinding/blue-lanyard-guard-pods")
 	one(t, r.objects, "ValidatingAdmissionPolicyBinding/blue-lanyard-guard-injected")
 	for _, want := range []string{
@@ -113,7 +113,7 @@ func TestNotesNameWhatIsThere(t *testing.T) {
 		"mutatingwebhookconfiguration " + find(r.objects, "MutatingWebhookConfiguration")[0].GetName() + "\n",
 		"validatingadmissionpolicybinding blue-lanyard-guard-pods blue-lanyard-guard-injected\n",
 		"helm test blue --namespace security",
-		"id.example/aws-role-arn=",
+		"lanyard.dev/aws-role-arn=",
 	} {
 		if !strings.Contains(r.notes, want) {
 			t.Errorf("the notes lack %q:\n%s", want, r.notes)
@@ -122,7 +122,7 @@ func TestNotesNameWhatIsThere(t *testing.T) {
 }
 
 func TestTheTestCreatesAPodWhereItIsInjected(t *testing.T) {
-	r := render(t, defaultInstall, parseValues(t, "config: {annotation-prefix: id.example/}\ntest: {namespace: shop}\npodLabels: {team: platform}"))
+	r := render(t, defaultInstall, parseValues(t, "test: {namespace: shop}\npodLabels: {team: platform}"))
 	hooks := map[string]object{}
 	for _, o := range r.objects {
 		if o.isHook() {
@@ -133,16 +133,15 @@ func TestTheTestCreatesAPodWhereItIsInjected(t *testing.T) {
 		}
 	}
 	account, pod := hooks["ServiceAccount/shop/lanyard-test"], hooks["Pod/lanyard-system/lanyard-test"]
-	if account.GetAnnotations()["id.example/audience"] != "helm-test" {
+	if account.GetAnnotations()["lanyard.dev/audience"] != "helm-test" {
 		t.Errorf("the ServiceAccount needs no credentials: %v", account.GetAnnotations())
 	}
 	want := []string{"check", "--namespace=shop", "--service-account=lanyard-test",
-		`--overrides={"metadata":{"labels":{"app.kubernetes.io/instance":"lanyard","team":"platform"}},"spec":{"containers":[{"image":"lanyard-webhook:0.1.0"}]}}`,
-		"--annotation-prefix=id.example/"}
+		`--overrides={"metadata":{"labels":{"app.kubernetes.io/instance":"lanyard","team":"platform"}},"spec":{"containers":[{"image":"lanyard-webhook:0.1.0"}]}}`}
 	if diff := cmp.Diff(want, podSpecs(t, []object{pod})[pod.key()].Containers[0].Args); diff != "" {
 		t.Errorf("arguments (-want +got):\n%s", diff)
 	}
-	if command, arguments, err := app.NewCommand().Find(want); err != nil || command.Name() != "check" || command.ParseFlags(arguments) != nil {
+	if command, arguments, err := app.NewCommand(nil).Find(want); err != nil || command.Name() != "check" || command.ParseFlags(arguments) != nil {
 		t.Errorf("the program does not accept %q: %v", want, err)
 	}
 	if len(hooks) != 5 {

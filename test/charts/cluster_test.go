@@ -136,7 +136,7 @@ func waitForUninstall(t *testing.T, replica *process.Process) {
 // check runs "lanyard-webhook check", as "helm test" does.
 func (c *cluster) check(t *testing.T, account string) {
 	t.Helper()
-	command := app.NewCommand()
+	command := app.NewCommand(nil)
 	command.SetArgs([]string{"check", "--kubeconfig=" + c.kubeconfig, "--namespace=default", "--service-account=" + account})
 	var out bytes.Buffer
 	command.SetOut(&out)

@@ -132,12 +132,9 @@ func TestSettingsArriveInAConfigMapAndAsFlags(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			objects := render(t, defaultInstall, parseValues(t, allSettings+more)).objects
 			// The values override what the user's file says.
-			o := loadOptions(t, objects, "aws-default-region: us-east-1\ntoken-mount-path: /other\nannotation-prefix: other/")
+			o := loadOptions(t, objects, "aws-default-region: us-east-1\ntoken-mount-path: /other")
 			if diff := cmp.Diff(wantSettings, settingsOf(o)); diff != "" {
 				t.Errorf("settings (-want +got):\n%s", diff)
-			}
-			if o.AnnotationPrefix != "lanyard.dev/" {
-				t.Errorf("got the prefix %s, which the guard does not know", o.AnnotationPrefix)
 			}
 		})
 	}
@@ -150,8 +147,8 @@ func TestAConfigMapOfTheUsersIsRead(t *testing.T) {
 		t.Errorf("got the region %q, want us-east-1", got)
 	}
 	// The guard would not know the path.
-	if want := "/var/run/secrets/lanyard.dev/serviceaccount"; o.Defaults.TokenMountPath != want {
-		t.Errorf("got the mount path %s, want %s", o.Defaults.TokenMountPath, want)
+	if want := "/var/run/secrets/lanyard.dev/serviceaccount"; o.Injection.TokenMountPath != want {
+		t.Errorf("got the mount path %s, want %s", o.Injection.TokenMountPath, want)
 	}
 }
 

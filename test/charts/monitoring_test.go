@@ -216,7 +216,7 @@ func TestTheCertificateAlertFitsTheMode(t *testing.T) {
 	}
 }
 
-func TestAlertsCanBeLeftOutAndAdded(t *testing.T) {
+func TestAlertsCanBeLeftOut(t *testing.T) {
 	text := readFile(t, chartDir+"/files/rules.yaml")
 	var names []string
 	for _, match := range regexp.MustCompile(`(?m)^ +- alert: (\w+)$`).FindAllStringSubmatch(text, -1) {
@@ -234,23 +234,21 @@ func TestAlertsCanBeLeftOutAndAdded(t *testing.T) {
 	}
 	// Each of them: the schema lists their names.
 	for _, name := range names {
-		want := append(slices.DeleteFunc(slices.Clone(names), func(n string) bool { return n == name }), "Mine")
-		if diff := gocmp.Diff(want, alerts(", disabled: ["+name+"], additionalRules: [{alert: Mine, expr: up == 0}]")); diff != "" {
+		want := slices.DeleteFunc(slices.Clone(names), func(n string) bool { return n == name })
+		if diff := gocmp.Diff(want, alerts(", disabled: ["+name+"]")); diff != "" {
 			t.Errorf("without %s (-want +got):\n%s", name, diff)
 		}
 	}
 }
 
 // The alerts and the dashboard select the metrics by job and namespace.
-func TestMonitorsSetTheJobOfTheAlerts(t *testing.T) {
+func TestTheMonitorSetsTheJobOfTheAlerts(t *testing.T) {
 	const alerts = "prometheusRule: {enabled: true}\n"
 	for name, test := range map[string]struct{ values, want string }{
 		"a ServiceMonitor":                   {"serviceMonitor: {enabled: true}", "blue-lanyard-webhook"},
 		"a ServiceMonitor with a job":        {"serviceMonitor: {enabled: true, jobLabel: app.kubernetes.io/name}", "lanyard-webhook"},
 		"a ServiceMonitor with another job":  {"serviceMonitor: {enabled: true, jobLabel: team}\nservice: {labels: {team: security}}", "security"},
 		"a ServiceMonitor without the label": {"serviceMonitor: {enabled: true, jobLabel: team}", "blue-lanyard-webhook"},
-		"a PodMonitor":                       {"podMonitor: {enabled: true}", "blue-lanyard-webhook"},
-		"a PodMonitoring":                    {"podMonitoring: {enabled: true}", "blue-lanyard-webhook"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			objects := render(t, installAs("blue", "security", kubeVersion), parseValues(t, alerts+test.values)).objects
@@ -273,24 +271,13 @@ func TestMonitorsSetTheJobOfTheAlerts(t *testing.T) {
 // jobOf returns the label that Prometheus gives the metrics.
 func jobOf(t *testing.T, objects []object) string {
 	t.Helper()
-	if monitors := find(objects, "ServiceMonitor"); len(monitors) > 0 {
-		service := find(objects, "Service")[0]
-		return cmp.Or(service.GetLabels()[decode[monitoringv1.ServiceMonitor](t, monitors[0]).Spec.JobLabel], service.GetName())
-	}
-	if monitors := find(objects, "PodMonitor"); len(monitors) > 0 {
-		relabel := decode[monitoringv1.PodMonitor](t, monitors[0]).Spec.PodMetricsEndpoints[0].RelabelConfigs[0]
-		if relabel.TargetLabel != "job" {
-			t.Fatalf("got a first relabeling of %q, want job", relabel.TargetLabel)
-		}
-		return *relabel.Replacement
-	}
-	// Google's collectors take the name of the object.
-	return find(objects, "PodMonitoring")[0].GetName()
+	monitor, service := find(objects, "ServiceMonitor")[0], find(objects, "Service")[0]
+	return cmp.Or(service.GetLabels()[decode[monitoringv1.ServiceMonitor](t, monitor).Spec.JobLabel], service.GetName())
 }
 
 func TestMonitoringCanBeInAnotherNamespace(t *testing.T) {
 	for kind, key := range map[string]string{
-		"ServiceMonitor": "serviceMonitor", "PodMonitor": "podMonitor", "PrometheusRule": "prometheusRule", "ConfigMap": "grafanaDashboard",
+		"ServiceMonitor": "serviceMonitor", "PrometheusRule": "prometheusRule", "ConfigMap": "grafanaDashboard",
 	} {
 		t.Run(kind, func(t *testing.T) {
 			o := find(render(t, defaultInstall, parseValues(t, key+": {enabled: true, namespace: monitoring}")).objects, kind)[0]
@@ -302,13 +289,6 @@ func TestMonitoringCanBeInAnotherNamespace(t *testing.T) {
 				t.Errorf("got namespaceSelector %v, %v; want %s for monitors", selected, err, namespace)
 			}
 		})
-	}
-}
-
-func TestTheDashboardIsInAFolder(t *testing.T) {
-	o := find(render(t, defaultInstall, parseValues(t, "grafanaDashboard: {enabled: true, folder: Security, annotations: {a: b}}")).objects, "ConfigMap")[0]
-	if diff := gocmp.Diff(map[string]string{"a": "b", "grafana_folder": "Security"}, o.GetAnnotations()); diff != "" {
-		t.Errorf("annotations (-want +got):\n%s", diff)
 	}
 }
 

@@ -40,7 +40,7 @@ func newDecoder(t *testing.T) runtime.Decoder {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		clientgoscheme.AddToScheme, certmanagerv1.AddToScheme, monitoringv1.AddToScheme, addPodMonitoring,
+		clientgoscheme.AddToScheme, certmanagerv1.AddToScheme, monitoringv1.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)
@@ -279,7 +279,7 @@ func TestTheProgramAcceptsItsArguments(t *testing.T) {
 		d := deployment(t, objects)
 		container := d.Spec.Template.Spec.Containers[0]
 		o := loadOptions(t, objects, "aws-default-region: eu-west-1")
-		if _, err := o.Complete(); err != nil {
+		if _, err := o.Complete(nil); err != nil {
 			t.Errorf("%q: %v", container.Args, err)
 		}
 		grace := *d.Spec.Template.Spec.TerminationGracePeriodSeconds

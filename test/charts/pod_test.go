@@ -9,26 +9,27 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
 // A field that the chart sets would be in the pod twice.
 func TestFieldsOfThePodCannotBeSetTwice(t *testing.T) {
-	d := find(render(t, defaultInstall, parseValues(t, everything)).objects, "Deployment")[0]
+	values := parseValues(t, everything)
+	d := find(render(t, defaultInstall, values).objects, "Deployment")[0]
 	spec, _, err := unstructured.NestedMap(d.Object, "spec", "template", "spec")
 	if err != nil {
 		t.Fatal(err)
 	}
 	spec["hostNetwork"] = true // not in a restricted pod
-	if len(spec) < 20 {
-		t.Fatalf("got %d fields, want all of them", len(spec))
+	extra := values["podSpecExtra"].(map[string]any)
+	if len(spec) < 20 || len(extra) < 5 {
+		t.Fatalf("got %d fields, of which %d are in podSpecExtra: want all of them", len(spec), len(extra))
 	}
 	for field := range spec {
 		_, err := tryRender(t, defaultInstall, parseValues(t, fmt.Sprintf("podSpecExtra: {%s: x}", field)))
 		rejected := err != nil && strings.Contains(err.Error(), "podSpecExtra."+field+" is set by the chart")
-		if extra := field == "shareProcessNamespace"; rejected == extra {
+		if _, isExtra := extra[field]; rejected == isExtra {
 			t.Errorf("%s: got %v", field, err)
 		}
 	}
@@ -55,27 +56,15 @@ func TestAnnotationsOfPodsAreTemplates(t *testing.T) {
 	}
 }
 
-// Both would set the number of replicas again and again.
-func TestEitherTheChartOrTheAutoscalerSetsTheReplicas(t *testing.T) {
-	objects := render(t, defaultInstall, nil).objects
-	if got := find(objects, "HorizontalPodAutoscaler"); len(got) > 0 || deployment(t, objects).Spec.Replicas == nil {
-		t.Errorf("got %d autoscalers and replicas %v by default", len(got), deployment(t, objects).Spec.Replicas)
+// The chart would undo what an autoscaler does.
+func TestAnAutoscalerCanSetTheReplicas(t *testing.T) {
+	if got := deployment(t, render(t, defaultInstall, nil).objects).Spec.Replicas; got == nil || *got != 2 {
+		t.Errorf("got %v replicas by default, want 2", got)
 	}
-	objects = render(t, defaultInstall, parseValues(t, "autoscaling: {enabled: true, maxReplicas: 9}")).objects
-	d := deployment(t, objects)
-	if d.Spec.Replicas != nil {
-		t.Errorf("got %d replicas, want none with an autoscaler", *d.Spec.Replicas)
-	}
-	hpa := decode[autoscalingv2.HorizontalPodAutoscaler](t, find(objects, "HorizontalPodAutoscaler")[0]).Spec
-	if hpa.ScaleTargetRef.Name != d.Name || hpa.ScaleTargetRef.Kind != "Deployment" || *hpa.MinReplicas != 2 || hpa.MaxReplicas != 9 {
-		t.Errorf("got %+v with at least %d replicas", hpa, *hpa.MinReplicas)
-	}
-	if got := hpa.Metrics[0].Resource; got.Name != corev1.ResourceCPU || *got.Target.AverageUtilization != 80 {
-		t.Errorf("got the metric %+v, want 80 %% of the CPU", got)
-	}
-	objects = render(t, defaultInstall, parseValues(t, "autoscaling: {enabled: true, metrics: [{type: External}]}")).objects
-	if got := decode[autoscalingv2.HorizontalPodAutoscaler](t, find(objects, "HorizontalPodAutoscaler")[0]).Spec.Metrics; len(got) != 1 || got[0].Type != "External" {
-		t.Errorf("got the metrics %+v, want the user's", got)
+	d := find(render(t, defaultInstall, parseValues(t, "replicaCount: null")).objects, "Deployment")[0]
+	// Also not null, which would be 1 replica.
+	if got, found, _ := unstructured.NestedFieldNoCopy(d.Object, "spec", "replicas"); found {
+		t.Errorf("got %v replicas, want none with an autoscaler", got)
 	}
 }
 

@@ -31,14 +31,14 @@ func TestProvidersAndIdentitiesArriveInTheFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	var names []string
-	for _, d := range completed.Keys.Providers {
+	for _, d := range completed.Providers {
 		names = append(names, d.Name)
 	}
 	if diff := cmp.Diff([]string{"aws", "azure", "example", "gcp", "token"}, names); diff != "" {
 		t.Errorf("providers (-want +got):\n%s", diff)
 	}
 	want := map[string]string{"lanyard.dev/aws-role-arn": "loki", "lanyard.dev/example-role": "role/loki"}
-	if diff := cmp.Diff(want, completed.Keys.Map(completed.Mappings, "team-a", "loki.x", nil)); diff != "" {
+	if diff := cmp.Diff(want, completed.Map("team-a", "loki.x", nil)); diff != "" {
 		t.Errorf("mapped (-want +got):\n%s", diff)
 	}
 }

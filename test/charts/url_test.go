@@ -57,7 +57,7 @@ func TestTheCertificateIsForTheHostOfTheURL(t *testing.T) {
 		t.Run(url, func(t *testing.T) {
 			values := "webhook: {url: '" + url + "'}\n"
 			o := loadOptions(t, render(t, defaultInstall, parseValues(t, values)).objects, "")
-			if _, err := o.Complete(); err != nil {
+			if _, err := o.Complete(nil); err != nil {
 				t.Error(err)
 			}
 			if diff := cmp.Diff(slices.Concat(test.names, test.addresses), o.CertificateDNSNames); diff != "" {

@@ -30,7 +30,6 @@ global: {imageRegistry: registry.example/team, imagePullSecrets: [parents]}
 image: {registry: another.example, tag: v9, digest: "sha256:0123456789012345678901234567890123456789012345678901234567890123"}
 imagePullSecrets: [{name: pull}]
 config:
-  annotation-prefix: identity.example.com/
   aws-default-region: eu-central-1
   aws-default-audience: a
   azure-default-tenant-id: contoso.example
@@ -55,35 +54,26 @@ webhook:
   objectSelector: {matchLabels: {identity: "yes"}}
   matchConditions: [{name: not-by-me, expression: "request.userInfo.username != 'me'"}]
   port: 10250
-autoscaling: {enabled: true, minReplicas: 3, behavior: {scaleDown: {stabilizationWindowSeconds: 600}}}
+replicaCount: null
 podDisruptionBudget: {maxUnavailable: 1}
-revisionHistoryLimit: 2
 priorityClassName: system-cluster-critical
-startupProbe: {failureThreshold: 30}
-lifecycle: {preStop: {sleep: {seconds: 5}}}
-deploymentLabels: {reload: "yes"}
 deploymentAnnotations: {reload: "yes"}
 podLabels: {a: b}
 podAnnotations: {c: "{{ .Release.Name }}"}
 nodeSelector: {kubernetes.io/os: linux}
 tolerations: [{operator: Exists}]
 affinity: {nodeAffinity: {}}
-runtimeClassName: gvisor
-schedulerName: mine
-dnsPolicy: None
-dnsConfig: {nameservers: [192.0.2.53]}
-hostAliases: [{ip: 192.0.2.1, hostnames: [api.example]}]
 hostUsers: false
-podSpecExtra: {shareProcessNamespace: false}
-extraContainers:
-  - name: more
-    image: more
-    resources: {limits: {memory: 8Mi}}
-    securityContext: {readOnlyRootFilesystem: true, allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}
-extraInitContainers:
-  - name: before
-    image: more
-    securityContext: {readOnlyRootFilesystem: true, allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}
+podSpecExtra:
+  runtimeClassName: gvisor
+  schedulerName: mine
+  dnsPolicy: None
+  dnsConfig: {nameservers: [192.0.2.53]}
+  hostAliases: [{ip: 192.0.2.1, hostnames: [api.example]}]
+  initContainers:
+    - name: before
+      image: more
+      securityContext: {readOnlyRootFilesystem: true, allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}
 extraEnv: [{name: GOMEMLIMIT, value: 100MiB}]
 extraVolumes: [{name: more, emptyDir: {}}]
 extraVolumeMounts: [{name: more, mountPath: /more}]
@@ -91,16 +81,15 @@ extraArgs: [--v=3]
 logLevel: 1
 logFormat: json
 healthProbePort: 9081
-service: {port: 8443, labels: {team-job: webhooks}, annotations: {e: f}, ipFamilyPolicy: PreferDualStack, ipFamilies: [IPv6, IPv4]}
+service: {port: 8443, labels: {team-job: webhooks}, annotations: {e: f}}
 serviceAccount: {name: own, annotations: {g: h}, labels: {i: j}}
 tokenAudiences: {enabled: true}
 networkPolicy: {enabled: true, webhookFrom: [{ipBlock: {cidr: 192.0.2.10/32}}], probesFrom: [{ipBlock: {cidr: 192.0.2.0/24}}], metricsFrom: [{namespaceSelector: {}}], ingress: [{from: [{podSelector: {}}]}]}
 metrics: {port: 9080}
 namespace: {create: true, annotations: {o: p}}
-serviceMonitor: {enabled: true, namespace: monitoring, jobLabel: team-job, honorLabels: true, interval: 30s, scrapeTimeout: 5s, labels: {k: l}, relabelings: [{action: labeldrop, regex: pod}], metricRelabelings: [{action: labeldrop, regex: le}]}
-podMonitoring: {enabled: true}
-prometheusRule: {enabled: true, namespace: monitoring, disabled: [LanyardSlow], additionalRules: [{alert: Mine, expr: "up == 0"}], labels: {m: o}, certificateExpiryHours: 2, runbookURL: https://runbooks.example}
-grafanaDashboard: {enabled: true, namespace: monitoring, folder: Security}
+serviceMonitor: {enabled: true, namespace: monitoring, jobLabel: team-job, interval: 30s, scrapeTimeout: 5s, labels: {k: l}, relabelings: [{action: labeldrop, regex: pod}], metricRelabelings: [{action: labeldrop, regex: le}]}
+prometheusRule: {enabled: true, namespace: monitoring, disabled: [LanyardSlow], labels: {m: o}, certificateExpiryHours: 2, runbookURL: https://runbooks.example}
+grafanaDashboard: {enabled: true, namespace: monitoring, annotations: {grafana_folder: Security}}
 test: {namespace: shop, image: registry.example/check:v9}
 extraObjects:
   - {apiVersion: v1, kind: ConfigMap, metadata: {name: more, namespace: "{{ .Release.Namespace }}"}}
@@ -143,8 +132,6 @@ var valueSets = map[string]struct {
 	"a URL, with cert-manager":           {in: defaultInstall, values: "certificates: {mode: certManager}\nwebhook: {url: 'https://192.0.2.1:9443'}"},
 	"a URL, with the user's certificate": {in: defaultInstall, values: urlCAValues},
 	"protected metrics":                  {in: defaultInstall, values: "metrics: {secure: true}\nserviceMonitor: {enabled: true}\nprometheusRule: {enabled: true}"},
-	"a PodMonitor":                       {in: defaultInstall, values: "podMonitor: {enabled: true, honorLabels: true, relabelings: [{action: labeldrop, regex: pod}]}\nprometheusRule: {enabled: true}"},
-	"a PodMonitor elsewhere":             {in: defaultInstall, values: "podMonitor: {enabled: true, namespace: monitoring, interval: 30s}"},
 	"monitoring and network policy":      {in: defaultInstall, values: monitoringValues},
 }
 

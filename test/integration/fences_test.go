@@ -23,8 +23,8 @@ import (
 	clientcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/provider"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/test/support/webhook"
 )
 
@@ -33,11 +33,11 @@ const marksDenied = "ValidatingAdmissionPolicy 'lanyard-guard-marks' with bindin
 
 // marks are the annotations that Lanyard writes on a pod.
 var marks = func() []string {
-	keys, err := annotations.NewKeys(annotations.DefaultPrefix, provider.Builtin())
+	s, err := annotations.NewSettings(provider.Builtin())
 	if err != nil {
 		panic(err)
 	}
-	return keys.Marks()
+	return s.Marks()
 }()
 
 // stolen are Google credentials that send the token to somebody else.

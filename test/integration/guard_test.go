@@ -53,7 +53,7 @@ func guardRule(pod *corev1.Pod, labelled bool) (denied bool) {
 }
 
 // lacksMount reports whether some container of the pod that is not left out has nothing
-// mounted at or below the token path.
+// mounted at or below the token path, or all are left out and none has.
 func lacksMount(pod *corev1.Pod) bool {
 	listed := func(key, name string) bool {
 		return slices.ContainsFunc(strings.Split(pod.Annotations["lanyard.dev/"+key], ","), func(listed string) bool {
@@ -61,13 +61,30 @@ func lacksMount(pod *corev1.Pod) bool {
 		})
 	}
 	_, hasContainers := pod.Annotations["lanyard.dev/containers"]
-	return slices.ContainsFunc(slices.Concat(pod.Spec.Containers, pod.Spec.InitContainers), func(c corev1.Container) bool {
-		if hasContainers && !listed("containers", c.Name) || !hasContainers && listed("skip-containers", c.Name) {
-			return false
-		}
-		return !slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool {
-			return m.MountPath == mountPath || strings.HasPrefix(m.MountPath, mountPath+"/")
+	_, hasSkipped := pod.Annotations["lanyard.dev/skip-containers"]
+	anyMount := false
+	for _, c := range slices.Concat(pod.Spec.Containers, pod.Spec.InitContainers) {
+		mounted := slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool {
+			return m.MountPath == mountPath || strings.HasPrefix(m.MountPath, mountPath+"/") || isAbove(pod, &m)
 		})
+		anyMount = anyMount || mounted
+		isLeftOut := hasContainers && !listed("containers", c.Name) || !hasContainers && listed("skip-containers", c.Name)
+		if !isLeftOut && !mounted {
+			return true
+		}
+	}
+	return (hasContainers || hasSkipped) && !anyMount
+}
+
+// isAbove reports whether a read-only mount of the pod is above the token path.
+func isAbove(pod *corev1.Pod, m *corev1.VolumeMount) bool {
+	path := strings.TrimSuffix(m.MountPath, "/")
+	if !strings.HasPrefix(mountPath, path+"/") && !strings.HasPrefix(mountPath, "/var"+path+"/") {
+		return false
+	}
+	return m.ReadOnly || slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool {
+		claim := v.PersistentVolumeClaim
+		return v.Name == m.Name && (v.Secret != nil || v.ConfigMap != nil || v.DownwardAPI != nil || v.Projected != nil || v.Image != nil || claim != nil && claim.ReadOnly)
 	})
 }
 
@@ -78,8 +95,9 @@ type goldenCase struct {
 	pod       *corev1.Pod
 	account   *corev1.ServiceAccount
 	namespace map[string]string // annotations
-	// touched: the webhook changes or denies the pod.
-	touched bool
+	// touched: the webhook changes or denies the pod. warned: it warns that the guard denies
+	// the pod.
+	touched, warned bool
 }
 
 // goldenExceptions are the cases in which the guard, without the webhook, allows
@@ -118,6 +136,7 @@ func goldenCases() []goldenCase {
 			}
 		}
 		c.namespace, c.touched = golden.NamespaceAnnotations, golden.Want.Reason == "injected" || golden.Want.Message != ""
+		c.warned = slices.ContainsFunc(golden.Want.Warnings, func(warning string) bool { return strings.HasPrefix(warning, "lanyard: no_container: ") })
 		cases = append(cases, c)
 	}
 	return cases
@@ -261,13 +280,13 @@ var _ = Describe("The guard over the golden cases", policies, Ordered, ContinueO
 			})
 		}
 
-		It("denies just the pods that the webhook changes or denies", func() {
+		It("denies just the pods that the webhook changes, denies or warns of", func() {
 			for _, c := range cases {
 				if _, denies := serverDenies[c.name]; denies {
 					continue
 				}
 				_, isException := goldenExceptions[c.name]
-				Expect(c.denied()).To(Equal(c.touched != isException), c.name)
+				Expect(c.denied()).To(Equal((c.touched || c.warned) != isException), c.name)
 			}
 		})
 	})
@@ -279,6 +298,10 @@ var _ = Describe("The guard over the golden cases", policies, Ordered, ContinueO
 				err := tryPod(ctx, namespaces[c.name], c.pod)
 				if message, denies := serverDenies[c.name]; denies {
 					Expect(err).To(MatchError(ContainSubstring(message)))
+					return
+				}
+				if c.warned {
+					Expect(err).To(MatchError(ContainSubstring("leave out all of its containers")))
 					return
 				}
 				if err != nil {

@@ -78,6 +78,37 @@ var _ = Describe("A ServiceAccount in the same instant as its pod", func() {
 		Expect(refused).To(BeZero(), "the guard denied pods that have their identity")
 	})
 
+	// A pod that the webhook or the guard denies is tried again, and has no identity.
+	DescribeTable("changed: no pod has the previous identity where the webhook saw the ServiceAccount's write", func(ctx SpecContext, label, write string) {
+		namespace := newNamespace(ctx)
+		for i := range rounds / 4 {
+			account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{
+				Name: fmt.Sprintf("app-%d", i), Annotations: map[string]string{"lanyard.dev/aws-role-arn": role}, Labels: map[string]string{"lanyard.dev/identity": label},
+			}}
+			_, err := cluster.client.CoreV1().ServiceAccounts(namespace).Create(ctx, account, metav1.CreateOptions{})
+			Expect(err).NotTo(HaveOccurred())
+		}
+		previous, before := 0, validated(ctx)
+		for i := range rounds / 4 {
+			name := fmt.Sprintf("app-%d", i)
+			Expect(createPod(ctx, namespace, newPod(name+"-before", name, 1)).Annotations).To(HaveKey("lanyard.dev/injected"))
+			_, err := cluster.client.CoreV1().ServiceAccounts(namespace).Patch(ctx, name, types.MergePatchType, []byte(write), metav1.PatchOptions{})
+			Expect(err).NotTo(HaveOccurred())
+			pod, err := cluster.client.CoreV1().Pods(namespace).Create(ctx, newPod(name, name, 1), metav1.CreateOptions{})
+			if err == nil && value(pod.Spec.Containers[0].Env, "AWS_ROLE_ARN") == role {
+				previous++
+			}
+		}
+		Expect(previous).To(BeZero(), "pods with the previous identity, of %d", rounds/4)
+		Expect(validated(ctx)-before).To(Equal(rounds/4), "writes that the webhook saw: the watch may have been fast enough for the others")
+	},
+		Entry("to another one", "enabled", `{"metadata":{"annotations":{"lanyard.dev/aws-role-arn":"arn:aws:iam::111122223333:role/other"}}}`),
+		Entry("to none", "enabled", `{"metadata":{"annotations":{"lanyard.dev/aws-role-arn":null}}}`),
+		Entry("to none, and the label is removed in the same write", "enabled", `{"metadata":{"annotations":{"lanyard.dev/aws-role-arn":null},"labels":{"lanyard.dev/identity":null}}}`),
+		Entry("to none, and the label is required", "required", `{"metadata":{"annotations":{"lanyard.dev/aws-role-arn":null}}}`),
+		Entry("to none, and the label required is removed in the same write", "required", `{"metadata":{"annotations":{"lanyard.dev/aws-role-arn":null},"labels":{"lanyard.dev/identity":null}}}`),
+	)
+
 	// As it is on another replica than the one that saw the ServiceAccount's write.
 	// How many pods miss their identity depends on the two watches, the webhook's and
 	// the guard's, so it is only reported.
@@ -172,6 +203,18 @@ func lookups(ctx context.Context) map[string]int {
 		counts[match[1]] += n
 	}
 	return counts
+}
+
+var validatedLine = regexp.MustCompile(`(?m)^lanyard_admissions_total\{reason="valid",resource="serviceaccounts",result="allowed"\} (\d+)$`)
+
+// validated counts the writes of ServiceAccounts that the webhook has validated.
+func validated(ctx context.Context) int {
+	GinkgoHelper()
+	match := validatedLine.FindStringSubmatch(get(ctx, cluster.webhook.MetricsURL))
+	Expect(match).NotTo(BeNil())
+	n, err := strconv.Atoi(match[1])
+	Expect(err).NotTo(HaveOccurred())
+	return n
 }
 
 // get reads a URL that must answer with 200.

@@ -19,9 +19,9 @@ type cluster struct{ client *kubernetes.Clientset }
 // its own namespaces, by configLabel.
 func TestOnAnAPIServer(t *testing.T) {
 	c := start(t)
+	t.Run("types", c.testTypes)
 	t.Run("golden cases", c.testGoldenCases)
 	t.Run("decisions", c.testDecisions)
-	t.Run("side by side", c.testSideBySide)
 	t.Run("random pods", c.testRandomPods)
 }
 

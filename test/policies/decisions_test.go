@@ -9,6 +9,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 const (
@@ -27,9 +29,10 @@ func (c *cluster) testDecisions(t *testing.T) {
 		_, err := c.client.CoreV1().ServiceAccounts(namespace).Create(t.Context(), account, metav1.CreateOptions{})
 		return err
 	}
+	must(t, "required", create("required", map[string]string{annotations.IdentityLabel: annotations.IdentityRequired}, nil)) // the API server knows it before the next one
 	must(t, "app", create("app", nil, map[string]string{"lanyard.dev/aws-role-arn": role}))
 	must(t, "none", create("none", nil, nil))
-	c.waitInjected(t, namespace, "app", s.Keys.Injected)
+	c.waitInjected(t, namespace, "app", annotations.Injected)
 	for name, test := range map[string]struct {
 		account string
 		change  func(*corev1.Pod)
@@ -43,6 +46,25 @@ func (c *cluster) testDecisions(t *testing.T) {
 		"a mount path with dots":            {"app", func(p *corev1.Pod) { mountAt(p, "/data/../"+mountPath) }, "invalid_mount_path: pod"},
 		"a mount path with a dot":           {"app", func(p *corev1.Pod) { mountAt(p, "/var/run/./secrets/lanyard.dev/serviceaccount/x") }, "invalid_mount_path: pod"},
 		"a mount path elsewhere with a dot": {"app", func(p *corev1.Pod) { mountAt(p, "/var/run/./secrets/.x/") }, ""},
+		"a mount path below /run":           {"app", func(p *corev1.Pod) { mountAt(p, "/run/secrets/lanyard.dev/serviceaccount/x") }, "invalid_mount_path: pod"},
+		"a device below /run": {"app", func(p *corev1.Pod) {
+			mountAt(p, "/data")
+			p.Spec.Volumes[0].VolumeSource = corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}
+			p.Spec.Containers[0].VolumeMounts = nil
+			p.Spec.Containers[0].VolumeDevices = []corev1.VolumeDevice{{Name: "data", DevicePath: "/run/secrets/lanyard.dev/serviceaccount"}}
+		}, "a device must not be there"},
+		"a list that leaves nothing": {"app", func(p *corev1.Pod) { p.Annotations = map[string]string{"lanyard.dev/containers": "man"} },
+			"ServiceAccount probe-decisions/app needs credentials, but the annotations of the pod (lanyard.dev/containers, lanyard.dev/skip-containers) leave out all of its containers: main. Correct the names."},
+		"a list that leaves nothing, with the mark": {"none", func(p *corev1.Pod) {
+			p.Labels, p.Annotations = map[string]string{injectedLabel: injectedValue}, map[string]string{"lanyard.dev/skip-containers": "main"}
+		}, nothingLeft},
+		"a list that leaves nothing without an identity": {"required", func(p *corev1.Pod) { p.Annotations = map[string]string{"lanyard.dev/skip-containers": "main"} },
+			"identity_required: serviceaccount"},
+		// As in the second pass, after another webhook has added the container.
+		"a named container that came later": {"app", func(p *corev1.Pod) {
+			p.Labels, p.Annotations = map[string]string{injectedLabel: injectedValue}, map[string]string{"lanyard.dev/containers": "late"}
+			p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: "late", Image: "image"})
+		}, ""},
 		"a long value is cut": {"app", func(p *corev1.Pod) {
 			p.Annotations = map[string]string{"lanyard.dev/containers": strings.Repeat("x", 100), "lanyard.dev/inject": "a\nb"}
 		}, `[metadata.annotations[lanyard.dev/inject]: Invalid value: "a\nb": must be "false" to opt out, or "true", metadata.annotations[lanyard.dev/containers]: Invalid value: "` + strings.Repeat("x", 64) + `...": "` + strings.Repeat("x", 64) + `..." cannot be`},

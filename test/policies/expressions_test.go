@@ -21,6 +21,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/provider"
 	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/internal/texts"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/policies"
 )
 
 const grammarFile = "../../internal/provider/testdata/grammar.yaml"
@@ -45,7 +47,7 @@ func newEvaluator(t *testing.T) *evaluator {
 	return &evaluator{env, map[string]cel.Program{}}
 }
 
-// eval returns the result of an expression of a definition. {NAME} in the expression stands
+// eval returns the result of an expression of a provider. {NAME} in the expression stands
 // for values[NAME].
 func (e *evaluator) eval(t *testing.T, expression, value string, values map[string]string) any {
 	t.Helper()
@@ -127,24 +129,19 @@ func TestParameters(t *testing.T) {
 	for _, d := range slices.Concat(provider.Builtin(), custom) {
 		for i := range d.Parameters {
 			p := &d.Parameters[i]
-			if p.CEL == nil {
-				if !p.ClusterOnly && p.Name != provider.TokenPathParameter {
-					t.Errorf("%s has no CEL", d.Key(p.Name))
+			if p.Parse != nil {
+				if !p.ClusterOnly && p.Name != annotations.TokenPathParameter {
+					t.Errorf("%s has a function for its grammar, want data: policies cannot have it", d.Key(p.Name))
 				}
 				continue
 			}
 			valid := 0
 			for _, value := range values {
-				value = e.expand(t, p, value)
-				want, err := p.Parse(value)
-				got, gotErr := value, ""
-				for _, check := range p.CEL.Checks {
-					if e.eval(t, check.Valid, value, nil) != true && gotErr == "" {
-						got, gotErr = "", check.Want
-					}
-				}
-				if gotErr == "" && p.CEL.Canonical != "" {
-					got = e.eval(t, p.CEL.Canonical, value, nil).(string)
+				value = e.expand(t, d, p, value)
+				want, err := p.Read(value)
+				got, gotErr := value, e.eval(t, policies.Checks(p), value, nil).(string)
+				if canonical := policies.Canonical(p); gotErr == "" && canonical != "" {
+					got = e.eval(t, canonical, value, nil).(string)
 				}
 				switch {
 				case err == nil && gotErr == "" && got == want:
@@ -161,7 +158,7 @@ func TestParameters(t *testing.T) {
 }
 
 // customProviders returns the providers of the examples, and values of their parameters.
-func customProviders(t *testing.T) (all []*provider.Definition, values []string) {
+func customProviders(t *testing.T) (all []*annotations.Provider, values []string) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(examplesDir, "*.yaml"))
 	must(t, examplesDir, err)
@@ -182,7 +179,7 @@ func customProviders(t *testing.T) (all []*provider.Definition, values []string)
 }
 
 // expand expands the value with some values of the cluster, and compares Go with CEL.
-func (e *evaluator) expand(t *testing.T, p *provider.Parameter, value string) string {
+func (e *evaluator) expand(t *testing.T, d *annotations.Provider, p *annotations.Parameter, value string) string {
 	t.Helper()
 	if p.Expand == nil {
 		return value
@@ -194,14 +191,14 @@ func (e *evaluator) expand(t *testing.T, p *provider.Parameter, value string) st
 		{"role-arn-prefix": "arn:aws:iam::111122223333:role/", "default-project": "my-project"},
 	} {
 		result = p.Expand(value, func(name string) string { return cluster[name] })
-		if got := e.eval(t, p.CEL.Expand, value, cluster); got != result {
+		if got := e.eval(t, policies.FunctionsOf(d).Expand[p.Name], value, cluster); got != result {
 			t.Errorf("%s: %q expands to %q in CEL, and to %q in Go", p.Name, value, got, result)
 		}
 	}
 	return result
 }
 
-// Each value that a definition derives from others, and each credential file, is the same in
+// Each value that a provider derives from others, and each credential file, is the same in
 // Go and in CEL.
 func TestDerivedValuesAndFiles(t *testing.T) {
 	e, random := newEvaluator(t), newRandom()
@@ -211,7 +208,7 @@ func TestDerivedValuesAndFiles(t *testing.T) {
 	}
 	projects := []string{"", "project-1", "example.com:project-2"}
 	for range randomValues {
-		values := provider.Values{
+		values := annotations.Values{
 			"namespace": strings.Repeat("n", 1+random.IntN(63)), "serviceaccount": strings.Repeat("s", 1+random.IntN(80)),
 			"project": projects[random.IntN(3)], "default-project": projects[random.IntN(3)], "service-account": emails[random.IntN(len(emails))],
 			"workload-identity-provider":     "projects/1/locations/global/workloadIdentityPools/pool/providers/name",
@@ -221,25 +218,23 @@ func TestDerivedValuesAndFiles(t *testing.T) {
 		}
 		for _, d := range provider.Builtin() {
 			e.compareDerived(t, d, values)
-			if f := d.CredentialFile; f != nil && f.CEL != "" {
-				if got, want := e.eval(t, f.CEL, "", values), f.Content(values, nil); got != want {
+			if file := policies.FunctionsOf(d).File; file != "" {
+				if got, want := e.eval(t, file, "", values), d.CredentialFile.Content(values, nil); got != want {
 					t.Errorf("%s: the file of %v is %q in CEL, and %q in Go", d.Name, values, got, want)
 				}
-			} else if f != nil && f.Content(values, nil) != "" {
-				t.Errorf("%s: the file has no expression", d.Name)
 			}
 		}
 	}
 }
 
-// compareDerived compares the values that a definition derives.
-func (e *evaluator) compareDerived(t *testing.T, d *provider.Definition, values provider.Values) {
+// compareDerived compares the values that a provider derives.
+func (e *evaluator) compareDerived(t *testing.T, d *annotations.Provider, values annotations.Values) {
 	t.Helper()
 	want := maps.Clone(values)
 	if d.Derive != nil {
 		d.Derive(want)
 	}
-	for _, derived := range d.DeriveCEL {
+	for _, derived := range policies.FunctionsOf(d).Derived {
 		valid := derived.Valid == "" || e.eval(t, derived.Valid, "", values) == true
 		if got := e.eval(t, derived.Value, "", values); valid != (got == want[derived.Name]) {
 			t.Errorf("%s: %s of %v is %q in CEL (valid: %t), and %q in Go", d.Name, derived.Name, values, got, valid, want[derived.Name])
@@ -257,7 +252,7 @@ func TestPodNameFits(t *testing.T) {
 	e := newEvaluator(t)
 	for size := range 70 {
 		name := strings.Repeat("p", size)
-		if got, want := e.eval(t, provider.PodNameFitsCEL, name, nil), provider.PodNameFits(name); got != want {
+		if got, want := e.eval(t, policies.PodNameFits, name, nil), provider.PodNameFits(name); got != want {
 			t.Errorf("%d characters: got %v in CEL, want %v", size, got, want)
 		}
 	}

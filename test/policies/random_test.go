@@ -19,10 +19,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
-	"github.com/lanyard-dev/lanyard/internal/cli/rules"
-	"github.com/lanyard-dev/lanyard/internal/webhook/admission"
 	"github.com/lanyard-dev/lanyard/internal/webhook/injector"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/pkg/mutate"
 	"github.com/lanyard-dev/lanyard/test/support/randpod"
 )
 
@@ -106,11 +105,11 @@ func newSample(index int) *sample {
 }
 
 // label sets the label that the webhook sets.
-func (a *sample) label(keys *annotations.Keys) {
-	if keys.AskForIdentity(a.meta.Annotations) {
-		a.meta.Labels = map[string]string{keys.IdentityLabel: annotations.LabelEnabled}
+func (a *sample) label(s *annotations.Settings) {
+	if s.AskForIdentity(a.meta.Annotations) {
+		a.meta.Labels = map[string]string{annotations.IdentityLabel: annotations.IdentityEnabled}
 	} else if a.index%3 == 0 {
-		a.meta.Labels = map[string]string{keys.IdentityLabel: annotations.LabelRequired}
+		a.meta.Labels = map[string]string{annotations.IdentityLabel: annotations.IdentityRequired}
 	}
 }
 
@@ -140,16 +139,26 @@ func (a *sample) newRandomPod(t *testing.T, index int) *corev1.Pod {
 	return &pod
 }
 
+// rules are the rules of the webhook, and the objects that they depend on.
+type rules struct {
+	*annotations.Settings
+	accounts, namespaces map[string]*annotations.Object
+}
+
+func newRules(s *annotations.Settings) *rules {
+	return &rules{s, map[string]*annotations.Object{}, map[string]*annotations.Object{}}
+}
+
 // testRandomPods creates random pods with random ServiceAccounts, and compares the policies
 // with the webhook.
 func (c *cluster) testRandomPods(t *testing.T) {
 	s := settingsOf(t, "")
-	webhook := rules.New(s)
-	c.createPlain(t, s.Keys)
+	webhook := newRules(s)
+	c.createPlain(t)
 	var all []*sample
 	for i := range *randomPods / podsPerAccount {
 		a := newSample(i)
-		a.label(s.Keys)
+		a.label(s)
 		all = append(all, a)
 		if i%accountsPerNamespace == 0 {
 			c.namespaces(t, webhook, a)
@@ -157,7 +166,7 @@ func (c *cluster) testRandomPods(t *testing.T) {
 			a.namespace = all[i-1].namespace
 		}
 		for _, name := range []string{a.live, a.written} {
-			webhook.AddServiceAccount(name, &a.meta)
+			webhook.accounts[name+"/"+a.meta.Name] = &annotations.Object{Namespace: name, Name: a.meta.Name, Annotations: a.meta.Annotations, Label: a.meta.Labels[annotations.IdentityLabel]}
 		}
 	}
 	eachOf(all, func(a *sample) {
@@ -205,7 +214,7 @@ func eachOf(all []*sample, do func(a *sample)) {
 }
 
 // namespaces creates the namespaces of a sample.
-func (c *cluster) namespaces(t *testing.T, webhook *rules.Rules, a *sample) {
+func (c *cluster) namespaces(t *testing.T, webhook *rules, a *sample) {
 	t.Helper()
 	r := rand.New(rand.NewPCG(26, uint64(a.index)))
 	if r.IntN(4) == 0 {
@@ -216,16 +225,16 @@ func (c *cluster) namespaces(t *testing.T, webhook *rules.Rules, a *sample) {
 		{Name: a.written, Annotations: a.namespace, Labels: map[string]string{configLabel: randomGroup}},
 	}
 	for i := range list {
-		webhook.AddNamespace(&list[i])
+		webhook.namespaces[list[i].Name] = annotations.NamespaceObject(&list[i])
 		_, err := c.client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: list[i]}, metav1.CreateOptions{})
 		must(t, list[i].Name, err)
 	}
 }
 
 // createPlain creates plainNamespace, unless another test has.
-func (c *cluster) createPlain(t *testing.T, keys *annotations.Keys) {
+func (c *cluster) createPlain(t *testing.T) {
 	t.Helper()
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: plainNamespace, Labels: map[string]string{keys.Inject: annotations.LabelDisabled}}}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: plainNamespace, Labels: map[string]string{annotations.Inject: annotations.LabelDisabled}}}
 	if _, err := c.client.CoreV1().Namespaces().Create(t.Context(), namespace, metav1.CreateOptions{}); !apierrors.IsAlreadyExists(err) {
 		must(t, plainNamespace, err)
 	}
@@ -233,7 +242,7 @@ func (c *cluster) createPlain(t *testing.T, keys *annotations.Keys) {
 
 // writeSample creates the ServiceAccount once more, which the policies must deny as the webhook
 // does.
-func (c *cluster) writeSample(t *testing.T, webhook *rules.Rules, a *sample) {
+func (c *cluster) writeSample(t *testing.T, webhook *rules, a *sample) {
 	t.Helper()
 	account := &corev1.ServiceAccount{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceAccount"}, ObjectMeta: *a.meta.DeepCopy()}
 	account.Namespace = a.written
@@ -242,13 +251,12 @@ func (c *cluster) writeSample(t *testing.T, webhook *rules.Rules, a *sample) {
 		t.Error(err)
 		return
 	}
-	validator := &injector.ServiceAccountValidator{Config: webhook.Config, Invalidator: rules.Unrecorded{}}
-	_, a.denied = admission.Ask(t.Context(), validator, "serviceaccount", a.written, text, nil)
+	_, a.denied = injector.Validate(webhook.Settings, webhook.namespaces[a.written], text)
 	stored, err := c.client.CoreV1().ServiceAccounts(a.written).Create(t.Context(), account, dryRun)
 	a.deniedHere = err
 	switch {
 	case isUnavailable(err):
-	case (err == nil) != (a.denied == nil), err != nil && !strings.Contains(err.Error(), "lanyard: "+a.denied.Error()):
+	case (err == nil) != (a.denied == nil), err != nil && !strings.Contains(err.Error(), "lanyard: "+withoutNearest(a.denied.Error())):
 		t.Errorf("ServiceAccount %d: got error %v\nwant %v", a.index, err, a.denied)
 	case err == nil && !maps.Equal(stored.Labels, a.meta.Labels):
 		t.Errorf("ServiceAccount %d: got labels %v, want %v", a.index, stored.Labels, a.meta.Labels)
@@ -261,20 +269,27 @@ func isUnavailable(err error) bool {
 }
 
 // compareRandom creates a pod, and returns the result for the count.
-func (c *cluster) compareRandom(t *testing.T, webhook *rules.Rules, a *sample, pod *corev1.Pod, name string) string {
+func (c *cluster) compareRandom(t *testing.T, webhook *rules, a *sample, pod *corev1.Pod, name string) string {
 	t.Helper()
-	want, _, errWant := mutated(t, webhook, pod)
+	want, decision, errWant := mutated(t, webhook, pod)
 	got, err := c.client.CoreV1().Pods(a.live).Create(t.Context(), pod, dryRun)
 	switch {
 	case isUnavailable(err), err == nil && isUnavailable(a.deniedHere):
 		return notHere
-	case errWant != nil && err != nil && strings.Contains(err.Error(), "lanyard: "+errWant.Error()):
+	case errWant != nil && err != nil && strings.Contains(err.Error(), "lanyard: "+withoutNearest(errWant.Error())):
 		return alike
 	case errWant != nil && err == nil && a.denied != nil:
 		return alikeSA // which writeSample compares
 	case errWant != nil:
 		t.Errorf("%s: got error %v\nwant %v", name, err, errWant)
 		return different
+	}
+	if _, warnings := decision.Texts(); warnsOfGuard(warnings) {
+		if err == nil || !strings.Contains(err.Error(), nothingLeft) {
+			t.Errorf("%s: got error %v, want %q in it", name, err, nothingLeft)
+			return different
+		}
+		return asGuard
 	}
 	stored, errPlain := c.inPlain(t, want)
 	if errPlain != nil {
@@ -305,26 +320,33 @@ func (c *cluster) inPlain(t *testing.T, pod *corev1.Pod) (*corev1.Pod, error) {
 	return c.client.CoreV1().Pods(plainNamespace).Create(t.Context(), pod, dryRun)
 }
 
-// mutated returns the pod as the webhook makes it, and whether the webhook changed it.
-func mutated(t *testing.T, webhook *rules.Rules, pod *corev1.Pod) (*corev1.Pod, bool, error) {
+// mutated returns the pod as the webhook makes it, and the decision.
+func mutated(t *testing.T, webhook *rules, pod *corev1.Pod) (*corev1.Pod, *mutate.Decision, error) {
 	t.Helper()
 	pod = pod.DeepCopy()
 	pod.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}
 	text, err := json.Marshal(pod)
 	if err != nil {
-		return nil, false, err
+		return nil, nil, err
 	}
-	response, text, err := webhook.Pod(t.Context(), pod.Namespace, pod.Spec.ServiceAccountName, text)
+	read, err := mutate.ReadPod(text, webhook.Settings)
 	if err != nil {
-		return nil, false, err
+		return nil, nil, err
+	}
+	decision, err := mutate.Decide(webhook.Settings, webhook.accounts[pod.Namespace+"/"+pod.Spec.ServiceAccountName], webhook.namespaces[pod.Namespace], read)
+	if err == nil {
+		text, err = decision.Apply(text)
+	}
+	if err != nil {
+		return nil, nil, err
 	}
 	var result corev1.Pod
-	return &result, !response.Patch.Empty(), json.Unmarshal(text, &result)
+	return &result, decision, json.Unmarshal(text, &result)
 }
 
 // holdsAgain sends an injected pod through the policies and the webhook once more, as it is
 // and with the container of another webhook.
-func (c *cluster) holdsAgain(t *testing.T, webhook *rules.Rules, got *corev1.Pod, name string) {
+func (c *cluster) holdsAgain(t *testing.T, webhook *rules, got *corev1.Pod, name string) {
 	t.Helper()
 	again := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: got.Namespace, Name: got.Name, Labels: got.Labels, Annotations: got.Annotations}, Spec: *got.Spec.DeepCopy()}
 	second, err := c.client.CoreV1().Pods(got.Namespace).Create(t.Context(), again, dryRun)
@@ -333,8 +355,8 @@ func (c *cluster) holdsAgain(t *testing.T, webhook *rules.Rules, got *corev1.Pod
 	} else if diff := cmp.Diff(compared(got), compared(second)); diff != "" {
 		t.Errorf("%s: a second admission changes (-first +second):\n%s", name, diff)
 	}
-	if _, changes, err := mutated(t, webhook, again); err != nil || changes {
-		t.Errorf("%s: the webhook after the policies changes the pod: %t, %v", name, changes, err)
+	if _, decision, err := mutated(t, webhook, again); err != nil || decision.Patch != nil {
+		t.Errorf("%s: the webhook after the policies changes the pod: %+v, %v", name, decision, err)
 	}
 	again.Spec.Containers = append(again.Spec.Containers, corev1.Container{Name: "late", Image: "image"})
 	want, _, err := mutated(t, webhook, again)

@@ -57,8 +57,7 @@ without Lanyard's, and a change of what was translated, or of what it was made o
 webhook is not called for other writes: they never wait for it.
 */ -}}
 {{- define "lanyard.hasSomethingToAdopt" -}}
-{{- $prefix := include "lanyard.prefix" . -}}
-{{- $adopted := printf "'%sadopted'" $prefix -}}
+{{- $adopted := "'lanyard.dev/adopted'" -}}
 {{- $peers := include "lanyard.peers" . | fromYaml -}}
 {{- $read := list -}}
 [has(object.metadata.annotations) ? object.metadata.annotations : {}].exists(now,
@@ -67,7 +66,7 @@ webhook is not called for other writes: they never wait for it.
 {{- $peer := get $peers . }}
 {{- $read = concat $read $peer.identity $peer.others }}
 {{- $own := list }}
-{{- range $peer.lanyard }}{{ $own = append $own (print $prefix .) }}{{ end }}
+{{- range $peer.lanyard }}{{ $own = append $own (print "lanyard.dev/" .) }}{{ end }}
   {{ include "lanyard.celList" $peer.identity }}.all(key, key in now && now[key] != '') &&
   !{{ include "lanyard.celList" $own }}.exists(key, key in now) ||
 {{- end }}
@@ -75,6 +74,6 @@ webhook is not called for other writes: they never wait for it.
     request.operation != 'UPDATE' ||
     {{ include "lanyard.celList" $read }}.exists(key,
       (key in now) != (key in before) || key in now && now[key] != before[key]) ||
-    now.exists(key, key.startsWith('{{ $prefix }}') && !(key in before && before[key] == now[key])) ||
-    before.exists(key, key.startsWith('{{ $prefix }}') && !(key in now)))))
+    now.exists(key, key.startsWith('lanyard.dev/') && !(key in before && before[key] == now[key])) ||
+    before.exists(key, key.startsWith('lanyard.dev/') && !(key in now)))))
 {{- end -}}

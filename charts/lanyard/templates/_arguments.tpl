@@ -20,10 +20,9 @@ SPDX-License-Identifier: Apache-2.0
 - --config=/etc/lanyard/config/config.yaml
 {{- end }}
 {{- if .Values.existingConfigMap }}
-{{- /* Other templates use these two: the user's file must not set them. */}}
-- --annotation-prefix={{ include "lanyard.prefix" . }}
+{{- /* Other templates use this one: the user's file must not set it. */}}
 - --token-mount-path={{ include "lanyard.tokenMountPath" . }}
-{{- range $flag, $value := omit .Values.config "annotation-prefix" "token-mount-path" "excluded-namespaces" }}
+{{- range $flag, $value := omit .Values.config "token-mount-path" "excluded-namespaces" }}
 - {{ printf "--%s=%v" $flag (kindIs "slice" $value | ternary (join "," $value) $value) | quote }}
 {{- end }}
 {{- end }}

@@ -8,11 +8,6 @@ The value config is the file of --config. These helpers return the settings in i
 other templates use, with their defaults.
 */ -}}
 
-{{- /* The prefix of all annotations and labels. */ -}}
-{{- define "lanyard.prefix" -}}
-{{- get .Values.config "annotation-prefix" | default "lanyard.dev/" -}}
-{{- end -}}
-
 {{- define "lanyard.tokenMountPath" -}}
 {{- get .Values.config "token-mount-path" | default "/var/run/secrets/lanyard.dev/serviceaccount" -}}
 {{- end -}}

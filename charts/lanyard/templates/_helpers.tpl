@@ -106,11 +106,6 @@ imagePullSecrets:
 {{- end }}
 {{- end -}}
 
-{{- /* The least number of replicas that there are without failures. */ -}}
-{{- define "lanyard.replicas" -}}
-{{- .Values.autoscaling.enabled | ternary .Values.autoscaling.minReplicas .Values.replicaCount -}}
-{{- end -}}
-
 {{- /* The Secret with the serving certificate, in the modes that use one. */ -}}
 {{- define "lanyard.tlsSecret" -}}
 {{- if eq .Values.certificates.mode "secret" -}}
@@ -156,32 +151,85 @@ True in CEL for a pod that is not a mirror pod, does not opt out, and leaves no 
 an adopted webhook.
 */ -}}
 {{- define "lanyard.celTakesPart" -}}
-{{- $prefix := include "lanyard.prefix" . -}}
 !('kubernetes.io/config.mirror' in object.metadata.?annotations.orValue({})) &&
-object.metadata.?annotations[?'{{ $prefix }}inject'].orValue('') != 'false' &&
-object.metadata.?labels[?'{{ $prefix }}inject'].orValue('') != 'false'
+object.metadata.?annotations[?'lanyard.dev/inject'].orValue('') != 'false' &&
+object.metadata.?labels[?'lanyard.dev/inject'].orValue('') != 'false'
 {{- with include "lanyard.leavesNothingToPeers" . }}
 {{ . }}
 {{- end }}
 {{- end -}}
 
-{{- /* True in CEL for a pod with a container that is not left out and has no token mount. */ -}}
-{{- define "lanyard.celLacksMount" -}}
-{{- $prefix := include "lanyard.prefix" . -}}
+{{- /*
+The paths above the token mount path, as a list in CEL. In a container, /var/run is usually a
+link to /run. A test compares the list with annotations.IsInside.
+*/ -}}
+{{- define "lanyard.celPathsAbove" -}}
 {{- $path := include "lanyard.tokenMountPath" . -}}
-(object.spec.containers + object.spec.?initContainers.orValue([])).exists(c,
-  !c.?volumeMounts.orValue([]).exists(m,
-    m.mountPath == '{{ $path }}' ||
-    m.mountPath.startsWith('{{ $path }}/')) &&
-  ('{{ $prefix }}containers' in object.metadata.?annotations.orValue({}) ?
-    c.name in object.metadata.annotations['{{ $prefix }}containers'].split(',').map(name, name.trim()) :
-    !(c.name in object.metadata.?annotations[?'{{ $prefix }}skip-containers'].orValue('')
-      .split(',').map(name, name.trim()){{ include "lanyard.replacedContainers" . }})))
+{{- $above := list -}}
+{{- range uniq (list $path (regexReplaceAll "^/var/run/" $path "/run/") (regexReplaceAll "^/run/" $path "/var/run/")) -}}
+{{- $path := . -}}
+{{- $parts := splitList "/" . -}}
+{{- range $i := untilStep 2 (len $parts) 1 -}}
+{{- $dir := join "/" (slice $parts 0 $i) -}}
+{{- if not (and (eq $dir "/var") (hasPrefix "/run/" (include "lanyard.tokenMountPath" $))) -}}
+{{- $above = concat $above (list $dir (print $dir "/")) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{ uniq $above | sortAlpha | include "lanyard.celList" }}
+{{- end -}}
+
+{{- /*
+True in CEL for a container c with something mounted at the token mount path or below it, or
+with a read-only volume above it, below which the webhook mounts nothing. A test compares the
+kinds of volumes with mutate.ReadOnlyKinds.
+*/ -}}
+{{- define "lanyard.celHasMount" -}}
+{{- $always := list "secret" "configMap" "downwardAPI" "projected" "image" -}}
+{{- $ifReadOnly := list "persistentVolumeClaim" "csi" "nfs" "iscsi" "fc" -}}
+c.?volumeMounts.orValue([]).exists(m, (m.mountPath + '/').startsWith('{{ include "lanyard.tokenMountPath" . }}/') ||
+  m.mountPath in {{ include "lanyard.celPathsAbove" . }} && (
+    m.?readOnly.orValue(false) || object.spec.?volumes.orValue([]).exists(v, v.name == m.name && (
+      {{ include "lanyard.celList" $always }}.exists(kind, v[?kind].hasValue()) ||
+      {{ include "lanyard.celList" $ifReadOnly }}.exists(kind, v[?kind].?readOnly.orValue(false))))))
+{{- end -}}
+
+{{- /*
+True in CEL for the container .name that neither the annotations, own, of the pod leave out, nor a
+peer.
+*/ -}}
+{{- define "lanyard.celSelected" -}}
+('lanyard.dev/containers' in own ? {{ .name }} in own['lanyard.dev/containers'].split(',').map(name, name.trim()) :
+  !({{ .name }} in own[?'lanyard.dev/skip-containers'].orValue('').split(',').map(name, name.trim()){{ include "lanyard.replacedContainers" .root }}))
+{{- end -}}
+
+{{- /*
+True in CEL for a pod with a container that is not left out and has no token mount, or whose
+annotations leave out so much that no container has.
+*/ -}}
+{{- define "lanyard.celLacksMount" -}}
+[object.metadata.?annotations.orValue({})].exists(own, [object.spec.containers + object.spec.?initContainers.orValue([])].exists(all,
+  [all.filter(c, !{{ include "lanyard.celHasMount" . | nindent 2 | trim }})].exists(without,
+  without.exists(c, {{ include "lanyard.celSelected" (dict "root" . "name" "c.name") | nindent 2 | trim }}) ||
+  without.size() == all.size() && ('lanyard.dev/containers' in own || 'lanyard.dev/skip-containers' in own))))
+{{- end -}}
+
+{{- /*
+The words in CEL about such a pod: .words, unless its annotations leave out all of its containers.
+It puts names together, and not containers: the API server checks the types of a message, and init
+containers are of another type than containers.
+*/ -}}
+{{- define "lanyard.celWhy" -}}
+[object.spec.?initContainers.orValue([]).map(c, c.name) + object.spec.containers.map(c, c.name)].map(all,
+  [object.metadata.?annotations.orValue({})].exists(own, all.exists(c, {{ include "lanyard.celSelected" (dict "root" .root "name" "c") | nindent 2 | trim }})) ?
+  {{ .words }} :
+  'the annotations of the pod (lanyard.dev/containers, lanyard.dev/skip-containers) leave out all of its containers: ' +
+  [all.join(', ')].map(names, names.size() > 1000 ? names.substring(0, 1000) + '...' : names)[0] + '. Correct the names. ')[0]
 {{- end -}}
 
 {{- /*
 A namespaceSelector. Takes root; excluded, names of namespaces, comma-separated;
-and optOut: whether the label <prefix>inject of a namespace excludes it.
+and optOut: whether the label lanyard.dev/inject of a namespace excludes it.
 */ -}}
 {{- define "lanyard.namespaceSelector" -}}
 {{- $user := .root.Values.webhook.namespaceSelector -}}
@@ -190,7 +238,7 @@ matchExpressions:
     operator: NotIn
     values: [{{ .excluded | replace "," ", " }}]
   {{- if .optOut }}
-  - key: {{ include "lanyard.prefix" .root }}inject
+  - key: lanyard.dev/inject
     operator: NotIn
     values: [disabled, "false"]
   {{- end }}

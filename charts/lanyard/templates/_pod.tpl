@@ -21,25 +21,8 @@ and identities do not: the webhook reads them again.
 {{- with .Values.priorityClassName }}
 priorityClassName: {{ . }}
 {{- end }}
-{{- with .Values.runtimeClassName }}
-runtimeClassName: {{ . }}
-{{- end }}
-{{- with .Values.schedulerName }}
-schedulerName: {{ . }}
-{{- end }}
 {{- if .Values.hostNetwork }}
 hostNetwork: true
-{{- end }}
-{{- with .Values.dnsPolicy }}
-dnsPolicy: {{ . }}
-{{- end }}
-{{- with .Values.dnsConfig }}
-dnsConfig:
-  {{- toYaml . | nindent 2 }}
-{{- end }}
-{{- with .Values.hostAliases }}
-hostAliases:
-  {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- if not (kindIs "invalid" .Values.hostUsers) }}
 hostUsers: {{ .Values.hostUsers }}

@@ -71,9 +71,9 @@ SPDX-License-Identifier: Apache-2.0
 
 {{- /* The fields of the pods' spec that the chart sets, or that have a value of their own. */ -}}
 {{- define "lanyard.podSpecFields" -}}
-affinity automountServiceAccountToken containers dnsConfig dnsPolicy enableServiceLinks hostAliases hostNetwork
-hostUsers imagePullSecrets initContainers nodeSelector priorityClassName runtimeClassName schedulerName
-securityContext serviceAccountName terminationGracePeriodSeconds tolerations topologySpreadConstraints volumes
+affinity automountServiceAccountToken containers enableServiceLinks hostNetwork hostUsers imagePullSecrets
+nodeSelector priorityClassName securityContext serviceAccountName terminationGracePeriodSeconds tolerations
+topologySpreadConstraints volumes
 {{- end -}}
 
 {{- define "lanyard.podProblems" -}}
@@ -85,12 +85,6 @@ securityContext serviceAccountName terminationGracePeriodSeconds tolerations top
 {{- end }}
 {{- if and $v.namespace.create $v.hostNetwork (has (get $v.namespace.labels "pod-security.kubernetes.io/enforce") (list "baseline" "restricted")) }}
 - "hostNetwork needs the label pod-security.kubernetes.io/enforce: privileged in namespace.labels"
-{{- end }}
-{{- if and (eq $v.dnsPolicy "None") (not $v.dnsConfig) }}
-- "dnsPolicy=None needs dnsConfig"
-{{- end }}
-{{- if and $v.autoscaling.enabled (lt (int $v.autoscaling.maxReplicas) (int $v.autoscaling.minReplicas)) }}
-- "autoscaling.maxReplicas must be at least autoscaling.minReplicas, {{ $v.autoscaling.minReplicas }}; got {{ $v.autoscaling.maxReplicas }}"
 {{- end }}
 {{- $needed := add $v.shutdownDelaySeconds 35 -}}
 {{- if lt (int $v.terminationGracePeriodSeconds) (int $needed) }}
@@ -106,7 +100,7 @@ securityContext serviceAccountName terminationGracePeriodSeconds tolerations top
 {{- define "lanyard.monitoringProblems" -}}
 {{- $v := .Values -}}
 {{- if not $v.metrics.enabled }}
-{{- range $key := list "serviceMonitor" "podMonitor" "podMonitoring" "prometheusRule" "grafanaDashboard" }}
+{{- range $key := list "serviceMonitor" "prometheusRule" "grafanaDashboard" }}
 {{- if (get $v $key).enabled }}
 - "{{ $key }}.enabled needs metrics.enabled"
 {{- end }}
@@ -115,15 +109,7 @@ securityContext serviceAccountName terminationGracePeriodSeconds tolerations top
 - "metrics.secure needs metrics.enabled"
 {{- end }}
 {{- end }}
-{{- if and $v.serviceMonitor.enabled $v.podMonitor.enabled }}
-- "serviceMonitor.enabled and podMonitor.enabled cannot both be set: Prometheus would read the metrics twice"
-{{- end }}
 {{- if $v.metrics.secure }}
-{{- range $key := list "podMonitor" "podMonitoring" }}
-{{- if (get $v $key).enabled }}
-- "{{ $key }}.enabled cannot be used with metrics.secure: only with a ServiceMonitor, Prometheus sends the token of its ServiceAccount"
-{{- end }}
-{{- end }}
 {{- if and $v.serviceMonitor.enabled (not $v.serviceMonitor.tlsConfig) (or $v.serviceMonitor.namespace (eq $v.certificates.mode "secret")) }}
 - "metrics.secure needs serviceMonitor.tlsConfig with certificates.mode=secret or serviceMonitor.namespace: the chart knows no CA in the namespace of the ServiceMonitor"
 {{- end }}

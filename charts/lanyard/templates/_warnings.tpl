@@ -23,13 +23,14 @@ SPDX-License-Identifier: Apache-2.0
 {{- if and $guarded (eq $v.webhook.reinvocationPolicy "Never") }}
 - "webhook.reinvocationPolicy is Never: the guard denies pods to which another webhook adds a container after Lanyard."
 {{- end }}
-{{- $replicas := int (include "lanyard.replicas" .) }}
+{{- $scaled := kindIs "invalid" $v.replicaCount }}
+{{- $replicas := int $v.replicaCount }}
 {{- /* With a URL and no replicas, the webhook runs outside of the cluster. */}}
-{{- $few := and (lt $replicas 2) (not (and (eq $replicas 0) $v.webhook.url)) }}
+{{- $few := and (not $scaled) (lt $replicas 2) (not (and (eq $replicas 0) $v.webhook.url)) }}
 {{- if $few }}
-- "{{ $v.autoscaling.enabled | ternary "autoscaling.minReplicas" "replicaCount" }} is {{ $replicas }}: every time it is rescheduled, no replica responds. Use two or more."
+- "replicaCount is {{ $replicas }}: every time it is rescheduled, no replica responds. Use two or more."
 {{- end }}
-{{- if and (not $v.podDisruptionBudget.enabled) (gt $replicas 1) }}
+{{- if and (not $v.podDisruptionBudget.enabled) (or $scaled (gt $replicas 1)) }}
 - "podDisruptionBudget.enabled is false: draining nodes can stop all replicas at the same time."
 {{- end }}
 {{- if and $v.podDisruptionBudget.enabled $few (kindIs "invalid" $v.podDisruptionBudget.maxUnavailable) }}

@@ -20,12 +20,12 @@ import (
 
 	"github.com/lanyard-dev/lanyard/internal/options"
 	"github.com/lanyard-dev/lanyard/internal/version"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
-// NewCommand returns the command with its flags and subcommands. The caller must
-// print the error that it returns.
-func NewCommand() *cobra.Command {
-	o := options.New()
+// NewCommand returns the command for these arguments, with its flags and subcommands. The
+// caller must print the error that it returns.
+func NewCommand(args []string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "lanyard-webhook",
 		Short: "Give pods short-lived cloud credentials.",
@@ -37,22 +37,21 @@ func NewCommand() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := o.LoadConfig(cmd.Flags(), os.ReadFile); err != nil {
-				return err
-			}
-			completed, err := o.Complete()
+			o, _, err := load(args, os.ReadFile, nil)
 			if err != nil {
 				return err
 			}
-			log := completed.NewLogger(os.Stderr)
+			log := o.NewLogger(os.Stderr)
 			redirectLogs(log)
 			ctx, draining, stop := signals(cmd.Context(), o.ShutdownDelay, log)
 			defer stop()
-			return run(ctx, draining, completed, log)
+			return run(ctx, draining, args, o, log)
 		},
 	}
-	groups := o.Flags()
-	groups.FlagSet("General").Bool("version", false, "Print the version and exit.") // read by cobra
+	cmd.SetArgs(args)
+	// Cobra parses the flags for --help and for errors about flags; load reads their values.
+	groups := options.New().Flags()
+	groups.FlagSet("General").Bool("version", false, "Print the version and exit.")
 	for _, fs := range groups.FlagSets {
 		cmd.Flags().AddFlagSet(fs)
 	}
@@ -71,7 +70,20 @@ func redirectLogs(log logr.Logger) {
 	ctrllog.SetLogger(log)
 }
 
-func run(ctx context.Context, draining <-chan struct{}, o *options.Completed, log logr.Logger) error {
+// load returns the options and the settings of the arguments and the file of --config. The
+// program calls it at the start and when the file has changed. reserved are the audiences of the
+// API server, as far as they are known.
+func load(args []string, readFile func(name string) ([]byte, error), reserved []string) (*options.Options, *annotations.Settings, error) {
+	o, err := options.Load(args, readFile)
+	if err != nil {
+		return nil, nil, err
+	}
+	s, err := o.Complete(reserved)
+	return o, s, err
+}
+
+// run serves until ctx is done. o are the options of the arguments.
+func run(ctx context.Context, draining <-chan struct{}, args []string, o *options.Options, log logr.Logger) error {
 	config, err := restConfig(o.Kubeconfig)
 	if err != nil {
 		return err
@@ -80,17 +92,12 @@ func run(ctx context.Context, draining <-chan struct{}, o *options.Completed, lo
 	if err != nil {
 		return err
 	}
-	settings, err := o.Settings(audiences)
-	if err != nil {
+	p := &program{args: args, options: o, reserved: audiences, draining: draining, log: log}
+	if err := p.build(config); err != nil {
 		return err
 	}
-	warnOfReservedAudiences(settings, log)
-	program, err := newProgram(draining, config, o, settings, log)
-	if err != nil {
-		return err
-	}
-	log.Info("Serving", "reviews", program.reviews.Addr, "metrics", o.MetricsBindAddress, "health", o.HealthProbeBindAddress)
-	if err := program.run(ctx); err != nil {
+	log.Info("Serving", "reviews", p.reviews.Addr, "metrics", o.MetricsBindAddress, "health", o.HealthProbeBindAddress)
+	if err := p.run(ctx); err != nil {
 		return err
 	}
 	log.Info("Stopped")

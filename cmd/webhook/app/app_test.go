@@ -26,7 +26,7 @@ var flags = map[string][]string{
 		"tls-cert-file", "tls-cipher-suites", "tls-min-version", "tls-private-key-file", "webhook-configuration-name",
 	},
 	"Injection": {
-		"adopt", "annotation-prefix", "default-allowed-identities", "excluded-namespaces", "token-expiration-seconds", "token-mount-path", "token-path-prefixes",
+		"adopt", "default-allowed-identities", "excluded-namespaces", "token-expiration-seconds", "token-mount-path", "token-path-prefixes",
 	},
 	"Providers": {
 		"aws-default-audience", "aws-default-region", "aws-default-role-arn", "aws-role-arn-prefix",
@@ -39,11 +39,10 @@ var flags = map[string][]string{
 
 func TestHelpListsEveryFlagInItsGroup(t *testing.T) {
 	t.Parallel()
-	cmd := NewCommand()
+	cmd := NewCommand([]string{"--help"})
 	var out bytes.Buffer
 	cmd.SetOut(&out)
 	cmd.SetErr(&out)
-	cmd.SetArgs([]string{"--help"})
 	if err := cmd.ExecuteContext(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +70,7 @@ func TestTheCommandHasTheFlagsThatHelpLists(t *testing.T) {
 	}
 	slices.Sort(want)
 	var got []string
-	NewCommand().Flags().VisitAll(func(flag *pflag.Flag) { got = append(got, flag.Name) })
+	NewCommand(nil).Flags().VisitAll(func(flag *pflag.Flag) { got = append(got, flag.Name) })
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("flags (-want +got):\n%s", diff)
 	}
@@ -94,10 +93,10 @@ func TestInvalidSettingsStopTheProgramAtOnce(t *testing.T) {
 	}{
 		"every mistake is listed": {
 			[]string{"--bind-address=host", "--secure-port=0", "--shutdown-delay=-1s", "--tls-min-version=1.3", "--tls-cipher-suites=X", "--certificate-source=none",
-				"--annotation-prefix=Lanyard", "--token-mount-path=relative", "--token-expiration-seconds=1", "--default-allowed-identities={x}", "--excluded-namespaces=kube-system,A_b", "--aws-default-region=?", "--aws-default-audience= ",
+				"--token-mount-path=relative", "--token-expiration-seconds=1", "--default-allowed-identities={x}", "--excluded-namespaces=kube-system,A_b", "--aws-default-region=?", "--aws-default-audience= ",
 				"--azure-default-tenant-id=?", "--azure-authority-host=http://x", "--azure-default-audience= ", "--gcp-default-workload-identity-provider=p", "--gcp-default-audience= "},
 			[]string{`--bind-address: got "host"`, "--secure-port: got 0", "--shutdown-delay: got -1s", "--tls-min-version: ", "--tls-cipher-suites: ", `--certificate-source: got "none"`,
-				"--annotation-prefix: ", `--token-mount-path: got "relative"`, "--token-expiration-seconds: ", `--default-allowed-identities: got "{x}": `, `--excluded-namespaces: got "A_b": `, `--aws-default-region: got "?"`, `--aws-default-audience: got " "`,
+				`--token-mount-path: got "relative"`, "--token-expiration-seconds: ", `--default-allowed-identities: got "{x}": `, `--excluded-namespaces: got "A_b": `, `--aws-default-region: got "?"`, `--aws-default-audience: got " "`,
 				`--azure-default-tenant-id: got "?"`, `--azure-authority-host: got "http://x"`, `--azure-default-audience: got " "`,
 				`--gcp-default-workload-identity-provider: got "p"`, `--gcp-default-audience: got " "`},
 		},
@@ -119,10 +118,9 @@ func TestInvalidSettingsStopTheProgramAtOnce(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
-			cmd := NewCommand()
+			cmd := NewCommand(test.args)
 			cmd.SetOut(&out)
 			cmd.SetErr(&out)
-			cmd.SetArgs(test.args)
 			err := cmd.ExecuteContext(t.Context())
 			if err == nil {
 				t.Fatal("got no error")
@@ -141,10 +139,9 @@ func TestInvalidSettingsStopTheProgramAtOnce(t *testing.T) {
 
 func TestVersionIsOneLine(t *testing.T) {
 	t.Parallel()
-	cmd := NewCommand()
+	cmd := NewCommand([]string{"--version"})
 	var out bytes.Buffer
 	cmd.SetOut(&out)
-	cmd.SetArgs([]string{"--version"})
 	if err := cmd.ExecuteContext(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -20,9 +20,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
-	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/internal/token"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 // startTimeout is how long the program waits for the API server to respond.
@@ -54,10 +53,10 @@ func apiserverAudiences(ctx context.Context, config *rest.Config, log logr.Logge
 
 // warnOfReservedAudiences logs default audiences that belong to the API server:
 // ServiceAccounts that use them are denied.
-func warnOfReservedAudiences(s *settings.Settings, log logr.Logger) {
-	for _, d := range s.Keys.Providers {
-		audience := cmp.Or(s.Defaults.Parameters[d.Key("audience")], d.DefaultAudience)
-		if slices.Contains(s.Defaults.ReservedAudiences, audience) {
+func warnOfReservedAudiences(s *annotations.Settings, log logr.Logger) {
+	for _, d := range s.Providers {
+		audience := cmp.Or(s.Parameters[d.Key("audience")], d.DefaultAudience)
+		if slices.Contains(s.ReservedAudiences, audience) {
 			log.Info("A default audience belongs to the API server; ServiceAccounts without an audience of their own are denied", "provider", d.Name, "audience", audience)
 		}
 	}

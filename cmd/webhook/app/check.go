@@ -14,15 +14,14 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	cliflag "k8s.io/component-base/cli/flag"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
+	"github.com/lanyard-dev/lanyard/internal/options"
 	"github.com/lanyard-dev/lanyard/internal/probe"
-	"github.com/lanyard-dev/lanyard/internal/provider"
 )
 
 // checkOptions select the ServiceAccount to check.
 type checkOptions struct {
-	kubeconfig, namespace, serviceAccount, annotationPrefix, overrides string
-	timeout                                                            time.Duration
+	kubeconfig, namespace, serviceAccount, overrides string
+	timeout                                          time.Duration
 }
 
 const checkHelp = `check creates a pod of the ServiceAccount as a dry run, and reports whether the API server can
@@ -35,7 +34,7 @@ probe.lanyard.dev with failurePolicy Fail. So check can print why the API server
 // newCheckCommand returns the command that reports whether the pods of a
 // ServiceAccount get credentials.
 func newCheckCommand(width int) *cobra.Command {
-	o := checkOptions{annotationPrefix: annotations.DefaultPrefix, timeout: 30 * time.Second}
+	o := checkOptions{timeout: 30 * time.Second}
 	cmd := &cobra.Command{
 		Use:           "check",
 		Short:         "Check that the pods of a ServiceAccount get credentials.",
@@ -59,7 +58,6 @@ func newCheckCommand(width int) *cobra.Command {
 	fs.StringVar(&o.kubeconfig, "kubeconfig", o.kubeconfig, "Kubeconfig file; not needed in a cluster.")
 	fs.StringVar(&o.namespace, "namespace", o.namespace, "Namespace of the ServiceAccount.")
 	fs.StringVar(&o.serviceAccount, "service-account", o.serviceAccount, "Name of the ServiceAccount.")
-	fs.StringVar(&o.annotationPrefix, "annotation-prefix", o.annotationPrefix, "Prefix of every annotation and label, with its slash.")
 	fs.StringVar(&o.overrides, "overrides", o.overrides, "Fields of the pod, in JSON or YAML, that the policies of the cluster ask for, such as its image and labels.")
 	fs.DurationVar(&o.timeout, "timeout", o.timeout, "How long to retry. An API server calls a new webhook only after a moment.")
 	cmd.Flags().AddFlagSet(fs)
@@ -73,9 +71,9 @@ func (o *checkOptions) run(ctx context.Context) (*probe.Report, error) {
 	if o.namespace == "" || o.serviceAccount == "" {
 		return nil, errors.New("--namespace and --service-account are required")
 	}
-	keys, err := annotations.NewKeys(o.annotationPrefix, provider.Builtin())
+	settings, err := options.New().Settings(nil)
 	if err != nil {
-		return nil, fmt.Errorf("--annotation-prefix: %w", err)
+		return nil, err
 	}
 	overrides, err := probe.ParseOverrides(o.overrides)
 	if err != nil {
@@ -91,8 +89,8 @@ func (o *checkOptions) run(ctx context.Context) (*probe.Report, error) {
 	}
 	var last *probe.Report
 	err = wait.PollUntilContextTimeout(ctx, time.Second, o.timeout, true, func(ctx context.Context) (bool, error) {
-		answer := client.Create(ctx, o.namespace, probe.Pod(&keys, o.serviceAccount, overrides))
-		found := &probe.Report{Sections: probe.DryRun(&keys, o.namespace+"/"+o.serviceAccount, answer)}
+		answer := client.Create(ctx, o.namespace, probe.Pod(o.serviceAccount, overrides))
+		found := &probe.Report{Sections: probe.DryRun(settings, o.namespace+"/"+o.serviceAccount, answer)}
 		if last == nil || ctx.Err() == nil {
 			last = found // otherwise err is the error of the timeout
 		}

@@ -18,11 +18,10 @@ func TestCheckReportsMistakes(t *testing.T) {
 	}{
 		"no ServiceAccount":                {nil, "check pods of ServiceAccount /: --namespace and --service-account are required"},
 		"malformed overrides":              {[]string{"--namespace=n", "--service-account=a", "--overrides=[]"}, "--overrides: overrides of the pod: "},
-		"a malformed prefix":               {[]string{"--namespace=n", "--service-account=a", "--annotation-prefix=x"}, "--annotation-prefix: "},
 		"a kubeconfig that does not exist": {[]string{"--namespace=n", "--service-account=a", "--kubeconfig=/nonexistent"}, "ServiceAccount n/a: --kubeconfig: "},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cmd := NewCommand()
+			cmd := NewCommand(nil)
 			cmd.SetArgs(append([]string{"check"}, test.args...))
 			if err := cmd.ExecuteContext(t.Context()); err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("got %v, want %q", err, test.want)
@@ -49,7 +48,7 @@ func TestCheckShowsItsLines(t *testing.T) {
 
 func TestCheckHasItsOwnHelp(t *testing.T) {
 	t.Parallel()
-	cmd := NewCommand()
+	cmd := NewCommand(nil)
 	var out bytes.Buffer
 	cmd.SetOut(&out)
 	cmd.SetArgs([]string{"check", "--help"})

@@ -12,16 +12,17 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
+	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
-	"github.com/lanyard-dev/lanyard/internal/options"
 	"github.com/lanyard-dev/lanyard/internal/webhook/admission"
 	"github.com/lanyard-dev/lanyard/internal/webhook/injector"
 	"github.com/lanyard-dev/lanyard/internal/webhook/metrics"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 // providerFile is a configuration file with one custom provider.
@@ -38,20 +39,6 @@ func writeFile(t *testing.T, name, text string) {
 	if err := os.Rename(name+".new", name); err != nil {
 		t.Fatal(err)
 	}
-}
-
-// completed returns the settings of a configuration file.
-func completed(t *testing.T, file string) *options.Completed {
-	t.Helper()
-	o, err := options.Parse([]string{"--config=" + file, "--certificate-source=files", "--tls-cert-file=C", "--tls-private-key-file=P"}, os.ReadFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := o.Complete()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
 }
 
 // knows reports whether the program takes a ServiceAccount with the provider's
@@ -71,6 +58,76 @@ func knows(t *testing.T, handler http.Handler, provider string) bool {
 	return strings.Contains(response.Body.String(), `"patch"`)
 }
 
+// newProgram returns a program without servers, with a configuration file.
+func newProgram(t *testing.T, file string, log logr.Logger) *program {
+	t.Helper()
+	args := []string{"--config=" + file, "--certificate-source=files", "--tls-cert-file=C", "--tls-private-key-file=P"}
+	o, _, err := load(args, os.ReadFile, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &program{
+		args: args, options: o, reserved: []string{"reserved"}, log: log,
+		registry: prometheus.NewRegistry(), budget: admission.NewBudget(),
+		serviceAccounts: newTestCache(t, true), namespaces: newTestCache(t, true),
+	}
+	if p.recorder, err = metrics.New(p.registry); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// A mistake that only a start reports would stay unnoticed until no replica starts.
+func TestAReloadUsesAndDeniesWhatAStartDoes(t *testing.T) {
+	t.Parallel()
+	const identities = "identities: [{namespace: a, serviceAccount: b, annotations: {first-role: r}}]\n"
+	start := "secure-port: 8443\n" + providerFile("first") + identities
+	file := filepath.Join(t.TempDir(), "config.yaml")
+	writeFile(t, file, start)
+	p := newProgram(t, file, logr.Discard())
+	if err := p.load([]byte(start)); err != nil {
+		t.Fatal(err)
+	}
+	for sentence, text := range map[string]string{
+		"a file that is not YAML":                      "providers: [",
+		"an unknown setting":                           "no-such-setting: 1\n" + start,
+		"a lifetime that is too short":                 "token-expiration-seconds: 5\n" + start,
+		"a glob with another variable":                 "default-allowed-identities: '{nmespace}'\n" + start,
+		"a text for a number":                          "v: many\n" + start,
+		"a malformed tenant":                           "azure-default-tenant-id: not a tenant\n" + start,
+		"a list for a text":                            "kubeconfig: [a]\n" + start,
+		"names of callers without a CA":                "client-allowed-names: [a]\n" + start,
+		"a port that no server listens on":             strings.Replace(start, "8443", "65536", 1),
+		"the name of another provider":                 strings.Replace(start, "name: first", "name: aws", 1),
+		"a mapping without a provider":                 identities,
+		"a mapping with an audience of the API server": strings.Replace(start, "first-role: r", "first-role: r, first-audience: reserved", 1),
+	} {
+		before := p.injection.Load()
+		_, _, want := load(p.args, func(string) ([]byte, error) { return []byte(text), nil }, p.reserved)
+		err := p.load([]byte(text))
+		if want == nil || err == nil || err.Error() != want.Error() {
+			t.Errorf("%s: got error %v from a reload, and %v from a start", sentence, err, want)
+		}
+		if p.injection.Load() != before {
+			t.Errorf("%s: the program uses the file", sentence)
+		}
+	}
+	// The command line takes precedence, as in a start.
+	text := "tls-cert-file: ''\naws-default-region: eu-west-1\n" + providerFile("second")
+	if err := p.load([]byte(text)); err != nil {
+		t.Fatal(err)
+	}
+	got := p.injection.Load().settings
+	_, want, err := load(p.args, func(string) ([]byte, error) { return []byte(text), nil }, p.reserved)
+	if err != nil {
+		t.Fatal(err)
+	}
+	byName := cmp.Comparer(func(a, b *annotations.Provider) bool { return a.Name == b.Name })
+	if diff := cmp.Diff(want, got, byName); diff != "" || got.Parameters["aws-region"] != "eu-west-1" {
+		t.Errorf("settings (-of a start, +of a reload):\n%s", diff)
+	}
+}
+
 // eventually waits until the condition holds.
 func eventually(t *testing.T, what string, condition func() bool) {
 	t.Helper()
@@ -86,19 +143,9 @@ func TestAChangedConfigurationIsUsedWithoutARestart(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "config.yaml")
 	writeFile(t, file, providerFile("first"))
-	o := completed(t, file)
-	registry := prometheus.NewRegistry()
-	recorder, err := metrics.New(registry)
-	if err != nil {
-		t.Fatal(err)
-	}
 	messages := make(chan string, 100)
-	log := funcr.New(func(_, args string) { messages <- args }, funcr.Options{})
-	p := program{
-		Completed: o, recorder: recorder, budget: admission.NewBudget(), log: log,
-		serviceAccounts: newTestCache(t, true), namespaces: newTestCache(t, true),
-	}
-	changes, err := p.watchConfig(nil)
+	p := newProgram(t, file, funcr.New(func(_, args string) { messages <- args }, funcr.Options{}))
+	changes, err := p.watchConfig()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,12 +157,12 @@ func TestAChangedConfigurationIsUsedWithoutARestart(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	handler := reviewMux(&p)
+	handler := reviewMux(p)
 	successful := func(want string) func() bool {
 		expected := "# HELP lanyard_config_reload_successful 1 if the file of --config is in use as it is now, 0 if it is wrong or cannot be read. Absent without --config.\n" +
 			"# TYPE lanyard_config_reload_successful gauge\nlanyard_config_reload_successful " + want + "\n"
 		return func() bool {
-			return testutil.GatherAndCompare(registry, strings.NewReader(expected), "lanyard_config_reload_successful") == nil
+			return testutil.GatherAndCompare(p.registry, strings.NewReader(expected), "lanyard_config_reload_successful") == nil
 		}
 	}
 	if !knows(t, handler, "first") || knows(t, handler, "second") || !successful("1")() {

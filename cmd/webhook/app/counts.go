@@ -9,16 +9,15 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
-	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/internal/webhook/metadatacache"
 	"github.com/lanyard-dev/lanyard/internal/webhook/metrics"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 // countServiceAccounts counts ServiceAccounts by state. The webhook is called
 // neither for the excluded namespaces nor for those that opt out by their label.
 func countServiceAccounts(serviceAccounts, namespaces iter.Seq2[types.NamespacedName, metadatacache.Object],
-	s *settings.Settings,
+	s *annotations.Settings,
 ) metrics.ServiceAccounts {
 	excluded := sets.New(s.ExcludedNamespaces...)
 	for id, namespace := range namespaces {
@@ -34,7 +33,7 @@ func countServiceAccounts(serviceAccounts, namespaces iter.Seq2[types.Namespaced
 		}
 		counts.Annotated++
 		switch {
-		case !s.Keys.AskForIdentity(serviceAccount.Annotations):
+		case !s.AskForIdentity(serviceAccount.Annotations):
 		case excluded.Has(id.Namespace):
 			counts.Excluded++
 		case !annotations.IsGuarded(serviceAccount.Label):

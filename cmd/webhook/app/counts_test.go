@@ -9,19 +9,19 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/provider"
-	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/internal/webhook/metadatacache"
 	"github.com/lanyard-dev/lanyard/internal/webhook/metrics"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 func TestServiceAccountsByState(t *testing.T) {
 	t.Parallel()
-	keys, err := annotations.NewKeys(annotations.DefaultPrefix, provider.Builtin())
+	s, err := annotations.NewSettings(provider.Builtin())
 	if err != nil {
 		t.Fatal(err)
 	}
+	s.ExcludedNamespaces = []string{"kube-system"}
 	namespaces := map[types.NamespacedName]metadatacache.Object{
 		{Name: "ns"}:       {},
 		{Name: "disabled"}: {Label: "disabled"},
@@ -54,7 +54,7 @@ func TestServiceAccountsByState(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			serviceAccounts := map[types.NamespacedName]metadatacache.Object{{Namespace: test.namespace, Name: "app"}: test.object}
-			got := countServiceAccounts(maps.All(serviceAccounts), maps.All(namespaces), &settings.Settings{Keys: &keys, ExcludedNamespaces: []string{"kube-system"}})
+			got := countServiceAccounts(maps.All(serviceAccounts), maps.All(namespaces), s)
 			if got != test.want {
 				t.Errorf("got %+v, want %+v", got, test.want)
 			}

@@ -24,16 +24,14 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/options"
-	"github.com/lanyard-dev/lanyard/internal/provider"
-	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/internal/webhook/admission"
 	"github.com/lanyard-dev/lanyard/internal/webhook/httpserver"
 	"github.com/lanyard-dev/lanyard/internal/webhook/injector"
 	"github.com/lanyard-dev/lanyard/internal/webhook/metadatacache"
 	"github.com/lanyard-dev/lanyard/internal/webhook/metrics"
 	"github.com/lanyard-dev/lanyard/internal/webhook/servingcert"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 // metricsPath is where the metrics are.
@@ -41,13 +39,16 @@ const metricsPath = "/metrics"
 
 // program holds the parts of lanyard-webhook.
 type program struct {
-	*options.Completed
-	client   dynamic.Interface
+	args     []string
+	options  *options.Options // of the arguments, at the start
+	reserved []string         // the audiences of the API server
 	draining <-chan struct{}
+	log      logr.Logger
+
+	client   dynamic.Interface
 	registry *prometheus.Registry
 	recorder *metrics.Recorder
 	budget   *admission.Budget
-	log      logr.Logger
 
 	certificate     certificateSource
 	serviceAccounts *metadatacache.Cache
@@ -60,42 +61,40 @@ type program struct {
 
 // injection holds the state that a reload of --config replaces.
 type injection struct {
-	*settings.Settings
+	settings *annotations.Settings
 	handlers map[string]http.Handler
 }
 
-// newProgram builds all parts; run starts them.
-func newProgram(draining <-chan struct{}, config *rest.Config, o *options.Completed, s *settings.Settings, log logr.Logger) (*program, error) {
-	client, err := dynamic.NewForConfig(config)
-	if err != nil {
-		return nil, fmt.Errorf("create Kubernetes client: %w", err)
+// build makes all parts; run starts them.
+func (p *program) build(config *rest.Config) (err error) {
+	if p.client, err = dynamic.NewForConfig(config); err != nil {
+		return fmt.Errorf("create Kubernetes client: %w", err)
 	}
-	p := program{Completed: o, client: client, draining: draining, registry: prometheus.NewRegistry(), budget: admission.NewBudget(), log: log}
+	p.registry, p.budget = prometheus.NewRegistry(), admission.NewBudget()
 	p.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	if p.recorder, err = metrics.New(p.registry); err != nil {
-		return nil, err
+		return err
 	}
 	if p.certificate, err = p.newCertificateSource(); err != nil {
-		return nil, err
+		return err
 	}
-	if err := p.addCaches(config, s.Keys); err != nil {
-		return nil, err
+	if err := p.addCaches(config); err != nil {
+		return err
 	}
-	if o.ConfigFile == "" {
-		p.inject(s)
+	if p.options.ConfigFile == "" {
+		err = p.load(nil)
 	} else {
-		file, err := p.watchConfig(s.Defaults.ReservedAudiences)
-		if err != nil {
-			return nil, err
-		}
-		p.others = append(p.others, file.Start)
+		_, err = p.watchConfig()
+	}
+	if err != nil {
+		return err
 	}
 	p.recorder.WatchServiceAccounts(func() metrics.ServiceAccounts {
-		return countServiceAccounts(p.serviceAccounts.All(), p.namespaces.All(), p.injection.Load().Settings)
+		return countServiceAccounts(p.serviceAccounts.All(), p.namespaces.All(), p.injection.Load().settings)
 	})
 	p.recorder.WatchCache("serviceaccounts", p.serviceAccounts.Bytes)
 	p.recorder.WatchCache("namespaces", p.namespaces.Bytes)
-	return &p, p.addServers()
+	return p.addServers()
 }
 
 // certificateSource provides the serving certificate.
@@ -110,25 +109,25 @@ type certificateSource interface {
 
 func (p *program) newCertificateSource() (certificateSource, error) {
 	log := p.log.WithName("certificate")
-	if p.CertificateSource == options.FromFiles {
-		return servingcert.NewFiles(p.TLSCertFile, p.TLSPrivateKeyFile, p.recorder.SetCertificateExpiry, log)
+	if p.options.CertificateSource == options.FromFiles {
+		return servingcert.NewFiles(p.options.TLSCertFile, p.options.TLSPrivateKeyFile, p.recorder.SetCertificateExpiry, log)
 	}
 	return servingcert.NewSelfManaged(servingcert.SelfManagedOptions{
 		Client:          p.client,
-		SecretNamespace: p.CertificateSecretNamespace, SecretName: p.CertificateSecretName,
-		WebhookConfigurationName: p.WebhookConfigurationName,
-		Hosts:                    p.CertificateDNSNames,
-		CADuration:               p.CADuration, CertificateDuration: p.CertificateDuration,
+		SecretNamespace: p.options.CertificateSecretNamespace, SecretName: p.options.CertificateSecretName,
+		WebhookConfigurationName: p.options.WebhookConfigurationName,
+		Hosts:                    p.options.CertificateDNSNames,
+		CADuration:               p.options.CADuration, CertificateDuration: p.options.CertificateDuration,
 		OnChange: p.recorder.SetCertificateExpiry, Logger: log,
 	}), nil
 }
 
-func (p *program) addCaches(config *rest.Config, keys *annotations.Keys) error {
+func (p *program) addCaches(config *rest.Config) error {
 	client, err := metadata.NewForConfig(config)
 	if err != nil {
 		return fmt.Errorf("create Kubernetes client: %w", err)
 	}
-	opts := injector.ServiceAccountCacheOptions(client, keys)
+	opts := injector.ServiceAccountCacheOptions(client, new(annotations.Settings)) // load sets MaxBytes
 	// 100,000 ServiceAccounts, of which 10,000 are annotated, take about 20 MiB.
 	opts.MaxTotalBytes = cacheBytes()
 	opts.Recorder = p.recorder
@@ -136,7 +135,7 @@ func (p *program) addCaches(config *rest.Config, keys *annotations.Keys) error {
 	if p.serviceAccounts, err = metadatacache.New(opts); err != nil {
 		return err
 	}
-	opts = injector.NamespaceCacheOptions(client, keys)
+	opts = injector.NamespaceCacheOptions(client)
 	opts.MaxTotalBytes = cacheBytes() / 4 // namespaces are few
 	opts.Logger = p.log.WithName("namespaces")
 	p.namespaces, err = metadatacache.New(opts)
@@ -145,15 +144,15 @@ func (p *program) addCaches(config *rest.Config, keys *annotations.Keys) error {
 
 // tlsConfig returns the TLS settings of a server with the serving certificate.
 func (p *program) tlsConfig() *tls.Config {
-	return &tls.Config{MinVersion: p.MinVersion, CipherSuites: p.CipherSuites, GetCertificate: p.certificate.GetCertificate}
+	return &tls.Config{MinVersion: p.options.MinVersion, CipherSuites: p.options.CipherSuites, GetCertificate: p.certificate.GetCertificate}
 }
 
 // addServers adds the servers of the reviews, the metrics and the probes.
 func (p *program) addServers() error {
 	tlsConfig := p.tlsConfig()
 	var own []tls.Certificate // for the program's connection to itself
-	if p.ClientCAFile != "" {
-		callers, err := httpserver.NewVerifier(p.ClientCAFile, p.ClientAllowedNames, p.log.WithName("callers"))
+	if p.options.ClientCAFile != "" {
+		callers, err := httpserver.NewVerifier(p.options.ClientCAFile, p.options.ClientAllowedNames, p.log.WithName("callers"))
 		if err != nil {
 			return err
 		}
@@ -161,15 +160,15 @@ func (p *program) addServers() error {
 		own = append(own, callers.ProbeCertificate())
 		p.others = append(p.others, callers.Start)
 	}
-	address := net.JoinHostPort(host(p.BindAddress), strconv.Itoa(p.SecurePort))
+	address := net.JoinHostPort(host(p.options.BindAddress), strconv.Itoa(p.options.SecurePort))
 	p.reviews = httpserver.New(address, httpserver.Closing(p.draining, reviewMux(p)), tlsConfig, httpserver.MaxReviewConnections, p.log.WithName("reviews"))
 	// An API server closes an idle connection after 90 seconds. This side must not
 	// close it first: a request may be on its way.
 	p.reviews.IdleTimeout = 3 * time.Minute
-	if p.HealthProbeBindAddress != "0" {
-		p.serveAtOnce(httpserver.New(p.HealthProbeBindAddress, p.healthMux(address, own), nil, httpserver.MaxOtherConnections, p.log.WithName("health")))
+	if p.options.HealthProbeBindAddress != "0" {
+		p.serveAtOnce(httpserver.New(p.options.HealthProbeBindAddress, p.healthMux(address, own), nil, httpserver.MaxOtherConnections, p.log.WithName("health")))
 	}
-	if p.MetricsBindAddress != "0" {
+	if p.options.MetricsBindAddress != "0" {
 		p.addMetrics(p.log.WithName("metrics"))
 	}
 	return nil
@@ -187,13 +186,13 @@ func (p *program) serveAtOnce(server *http.Server) {
 func (p *program) addMetrics(log logr.Logger) {
 	handler := promhttp.HandlerFor(p.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4})
 	var tlsConfig *tls.Config
-	if p.MetricsSecure {
+	if p.options.MetricsSecure {
 		handler = httpserver.Authorize(p.client, metricsPath, handler, log)
 		tlsConfig = p.tlsConfig()
 	}
 	mux := http.NewServeMux()
 	mux.Handle(metricsPath, handler)
-	p.serveAtOnce(httpserver.New(p.MetricsBindAddress, mux, tlsConfig, httpserver.MaxOtherConnections, log))
+	p.serveAtOnce(httpserver.New(p.options.MetricsBindAddress, mux, tlsConfig, httpserver.MaxOtherConnections, log))
 }
 
 // host returns the host to listen on. For Go, 0.0.0.0 means only IPv4, and an
@@ -225,39 +224,39 @@ func reviewMux(p *program) http.Handler {
 	return mux
 }
 
-// inject makes the program inject by these settings, from the next request on.
-func (p *program) inject(s *settings.Settings) {
-	config := injector.Config{Settings: s, ServiceAccounts: p.serviceAccounts, Namespaces: p.namespaces}
-	p.serviceAccounts.SetMaxBytes(s.Keys.MaxServiceAccountBytes())
-	p.injection.Store(&injection{
-		Settings: s,
-		handlers: injector.Handlers(config, p.serviceAccounts, p.budget, p.recorder, p.log.WithName("admission")),
-	})
-}
-
-// watchConfig makes the program use the file of --config and its changes: all of them, or
-// none if there is a mistake.
-func (p *program) watchConfig(reserved []string) (*httpserver.Files, error) {
-	log := p.log.WithName("config")
-	file := httpserver.NewFiles(func(contents [][]byte) error {
-		started := p.injection.Load() != nil
-		reloaded, restart, err := p.Reload(contents[0], reserved)
-		if err != nil {
-			return err
-		}
-		p.inject(reloaded)
-		if started {
-			log.Info("Loaded the changed file of --config", "file", p.ConfigFile, "customProviders", len(reloaded.Keys.Providers)-len(provider.Builtin()), "mappings", len(reloaded.Mappings))
-		}
-		if len(restart) > 0 {
-			log.Info("Some changed settings of the file of --config need a restart", "file", p.ConfigFile, "settings", restart)
-		}
-		return nil
-	}, log, p.ConfigFile)
+// watchConfig loads the file of --config, now and after each change.
+func (p *program) watchConfig() (*httpserver.Files, error) {
+	file := httpserver.NewFiles(func(contents [][]byte) error { return p.load(contents[0]) }, p.log.WithName("config"), p.options.ConfigFile)
 	file.Report = p.recorder.SetConfigReload
+	p.others = append(p.others, file.Start)
 	err := file.Load()
 	p.recorder.SetConfigReload(err)
 	return file, err
+}
+
+// load makes the program inject by the settings of its arguments and of its file, which has
+// this content, from the next request on. If there is a mistake, it uses nothing of them.
+func (p *program) load(content []byte) error {
+	o, s, err := load(p.args, func(string) ([]byte, error) { return content, nil }, p.reserved)
+	if err != nil {
+		return err
+	}
+	warnOfReservedAudiences(s, p.log)
+	config := injector.Config{Settings: s, ServiceAccounts: p.serviceAccounts, Namespaces: p.namespaces}
+	p.serviceAccounts.SetMaxBytes(s.MaxServiceAccountBytes())
+	before := p.injection.Swap(&injection{
+		settings: s,
+		handlers: injector.Handlers(config, p.serviceAccounts, p.budget, p.recorder, p.log.WithName("admission")),
+	})
+	if before == nil { // the start
+		return nil
+	}
+	log := p.log.WithName("config").WithValues("file", o.ConfigFile)
+	log.Info("Loaded the changed file of --config", "customProviders", len(o.File.Providers), "mappings", len(s.Mappings))
+	if restart := p.options.Restart(o); len(restart) > 0 {
+		log.Info("Some changed settings of the file of --config need a restart", "settings", restart)
+	}
+	return nil
 }
 
 // run runs all parts until ctx is done or one of them fails.

@@ -25,13 +25,13 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
-	"github.com/lanyard-dev/lanyard/internal/cli/rules"
 	"github.com/lanyard-dev/lanyard/internal/probe"
-	"github.com/lanyard-dev/lanyard/internal/reason"
-	"github.com/lanyard-dev/lanyard/internal/settings"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/pkg/mutate"
+	"github.com/lanyard-dev/lanyard/pkg/mutate/injected"
+	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
 )
 
 // Answer is the credentials of a new pod. One of Pod, Denial and Err is set.
@@ -78,7 +78,7 @@ type Options struct {
 
 // Asker asks for the credentials of new pods. It may be used concurrently.
 type Asker struct {
-	settings *settings.Settings
+	settings *annotations.Settings
 	options  Options
 	probe    *probe.Client
 	client   kubernetes.Interface
@@ -108,7 +108,7 @@ func (t transport) RoundTrip(request *http.Request) (*http.Response, error) {
 }
 
 // New returns an Asker for a cluster. It does not change config.
-func New(config *rest.Config, s *settings.Settings, o Options) (*Asker, error) {
+func New(config *rest.Config, s *annotations.Settings, o Options) (*Asker, error) {
 	config = rest.CopyConfig(config)
 	slots := make(chan struct{}, cmp.Or(o.Concurrent, DefaultConcurrent))
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return transport{next, slots} })
@@ -133,13 +133,13 @@ func (a *Asker) Ask(ctx context.Context, namespace, serviceAccount *metav1.Objec
 	allowed, errRight := a.mayCreatePods(ctx, namespace.Name)
 	if errRight == nil && !allowed {
 		right := "create pods in the namespace " + namespace.Name
-		answer := a.local(ctx, "you may not "+right, namespace, serviceAccount, pod)
+		answer := a.local("you may not "+right, namespace, serviceAccount, pod)
 		answer.Missing = right
 		return answer
 	}
 	answer := Answer{Answer: a.probe.Create(ctx, namespace.Name, pod)}
 	if err := answer.Err; err != nil {
-		answer.Pod, answer.Err, answer.Denial = nil, nil, denial(a.settings.Keys, err, errRight == nil)
+		answer.Pod, answer.Err, answer.Denial = nil, nil, denial(err, errRight == nil)
 		if answer.Denial == nil {
 			answer.Err = errors.Join(err, errRight)
 		}
@@ -148,8 +148,8 @@ func (a *Asker) Ask(ctx context.Context, namespace, serviceAccount *metav1.Objec
 }
 
 // Evaluate is Ask with Options.NoDryRun.
-func (a *Asker) Evaluate(ctx context.Context, namespace, serviceAccount *metav1.ObjectMeta, pod *unstructured.Unstructured) Answer {
-	return a.local(ctx, "--no-dry-run", namespace, serviceAccount, pod)
+func (a *Asker) Evaluate(_ context.Context, namespace, serviceAccount *metav1.ObjectMeta, pod *unstructured.Unstructured) Answer {
+	return a.local("--no-dry-run", namespace, serviceAccount, pod)
 }
 
 // mayCreatePods reports whether the user may create pods in a namespace. The API server is asked
@@ -168,17 +168,17 @@ func (a *Asker) mayCreatePods(ctx context.Context, namespace string) (bool, erro
 }
 
 // local evaluates the rules of the webhook here.
-func (a *Asker) local(ctx context.Context, why string, namespace, serviceAccount *metav1.ObjectMeta, pod *unstructured.Unstructured) Answer {
+func (a *Asker) local(why string, namespace, serviceAccount *metav1.ObjectMeta, pod *unstructured.Unstructured) Answer {
 	answer := Answer{Local: why}
 	switch {
-	case !cluster.CalledFor(a.options.Registration, a.settings, namespace):
+	case !a.called(namespace, pod):
 		answer.Pod = pod.DeepCopy()
 	case serviceAccount == nil:
 		answer.Err = errors.New("the ServiceAccount of the pod was not read")
 	case a.options.Unread != nil:
 		answer.Err = fmt.Errorf("%s, and the settings of the webhook could not be read: %w; pass its configuration file with --config", why, a.options.Unread)
 	default:
-		err := a.evaluate(ctx, namespace, serviceAccount, pod, &answer)
+		err := a.evaluate(namespace, serviceAccount, pod, &answer)
 		if denied, isDenied := errors.AsType[*reason.Error](err); isDenied {
 			answer.Denial = &Denial{By: ByLanyard, Reason: denied.Reason, Message: denied.Err.Error(), Err: fmt.Errorf("lanyard: %w", err)}
 		} else if err != nil {
@@ -188,24 +188,75 @@ func (a *Asker) local(ctx context.Context, why string, namespace, serviceAccount
 	return answer
 }
 
-// evaluate fills in the pod that the webhook would make, and its warnings.
-func (a *Asker) evaluate(ctx context.Context, namespace, serviceAccount *metav1.ObjectMeta, pod *unstructured.Unstructured, answer *Answer) error {
-	all := rules.New(a.settings)
-	all.AddNamespace(namespace)
-	all.AddServiceAccount(namespace.Name, serviceAccount)
+// called reports whether the API server calls Lanyard for the pod, as far as that is known here.
+func (a *Asker) called(namespace *metav1.ObjectMeta, pod *unstructured.Unstructured) bool {
+	selected, _ := cluster.Selects(a.options.Registration, pod.GetLabels())
+	return selected && cluster.CalledFor(a.options.Registration, a.settings, namespace)
+}
+
+// evaluate fills in the pod that the webhook would make.
+func (a *Asker) evaluate(namespace, serviceAccount *metav1.ObjectMeta, pod *unstructured.Unstructured, answer *Answer) error {
 	raw, err := json.Marshal(pod.Object)
 	if err != nil {
 		return err
 	}
-	response, mutated, err := all.Pod(ctx, namespace.Name, serviceAccount.Name, raw)
+	decision, err := Decide(a.settings, namespace, serviceAccount, raw)
 	if err != nil {
 		return err
 	}
-	for _, text := range response.Warnings { // in the form of the webhook's responses
-		answer.Warnings = append(answer.Warnings, "lanyard: "+text)
+	if raw, err = decision.Apply(raw); err != nil {
+		return err
 	}
 	answer.Pod = new(unstructured.Unstructured)
-	return json.Unmarshal(mutated, &answer.Pod.Object)
+	return json.Unmarshal(raw, &answer.Pod.Object)
+}
+
+// Decide decides about the JSON of a new pod of the ServiceAccount, as the webhook does. The
+// error is a *reason.Error if the webhook would deny the pod.
+func Decide(s *annotations.Settings, namespace, serviceAccount *metav1.ObjectMeta, pod []byte) (*mutate.Decision, error) {
+	read, err := mutate.ReadPod(pod, s)
+	if err != nil {
+		return nil, err
+	}
+	return mutate.Decide(s, Account(namespace, serviceAccount), annotations.NamespaceObject(namespace), read)
+}
+
+// Account returns a ServiceAccount of the namespace for a decision; nil for nil.
+func Account(namespace, serviceAccount *metav1.ObjectMeta) *annotations.Object {
+	if serviceAccount == nil {
+		return nil
+	}
+	account := annotations.ServiceAccountObject(serviceAccount)
+	account.Namespace = namespace.Name
+	return account
+}
+
+// Original returns a running pod, in JSON, as it was before Lanyard or another webhook gave it
+// credentials, for a dry run. unchanged has the meaning that it has for injected.Compare, and
+// decision is the decision of its result, which may be nil.
+func Original(pod []byte, s *annotations.Settings, unchanged bool, decision *mutate.Decision) (*unstructured.Unstructured, error) {
+	original := &unstructured.Unstructured{}
+	if err := json.Unmarshal(pod, &original.Object); err != nil {
+		return nil, err
+	}
+	var identities []annotations.Identity
+	if decision != nil {
+		identities = decision.Identities
+	}
+	if err := injected.RemoveOthers(original.Object, s, identities); err != nil { // leaves alone what Lanyard injected
+		return nil, err
+	}
+	if err := injected.Remove(original.Object, s, unchanged); err != nil {
+		return nil, err
+	}
+	name, given, values := original.GetName(), original.GetLabels(), original.GetAnnotations()
+	original.Object["metadata"] = map[string]any{}
+	original.SetGenerateName(name + "-")
+	original.SetLabels(given)
+	original.SetAnnotations(values)
+	delete(original.Object, "status")
+	unstructured.RemoveNestedField(original.Object, "spec", "ephemeralContainers")
+	return original, nil
 }
 
 // Denier is the part of the cluster that denies a pod.
@@ -267,7 +318,7 @@ var noDenials = []int32{
 // denial returns the denial of a pod, or nil for another error. authorized reports whether
 // the user is known to have the right to create pods: the API server returns 403 for a
 // missing right and for a denial of the pod.
-func denial(keys *annotations.Keys, err error, authorized bool) *Denial {
+func denial(err error, authorized bool) *Denial {
 	var response apierrors.APIStatus
 	if !errors.As(err, &response) {
 		return nil
@@ -278,7 +329,7 @@ func denial(keys *annotations.Keys, err error, authorized bool) *Denial {
 	}
 	d := &Denial{By: ByOther, Message: status.Message, Err: err}
 	switch {
-	case strings.Contains(status.Message, guardSentence+"label "+keys.IdentityLabel), strings.Contains(status.Message, guardSentence+keys.Inject):
+	case strings.Contains(status.Message, guardSentence+"label "+annotations.IdentityLabel), strings.Contains(status.Message, guardSentence+annotations.Inject):
 		d.By = ByGuard
 	case failedCall(&status) && ownWebhook.MatchString(status.Message):
 		d.By = ByNoCall

@@ -25,18 +25,16 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/cli/ask"
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/options"
 	"github.com/lanyard-dev/lanyard/internal/probe"
-	"github.com/lanyard-dev/lanyard/internal/reason"
-	"github.com/lanyard-dev/lanyard/internal/settings"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 const role = "arn:aws:iam::111122223333:role/cart"
 
-func newSettings(t *testing.T) *settings.Settings {
+func newSettings(t *testing.T) *annotations.Settings {
 	t.Helper()
 	s, err := options.New().Settings(annotations.CommonAPIServerAudiences())
 	if err != nil {
@@ -113,10 +111,7 @@ func serviceAccount(values map[string]string) *metav1.ObjectMeta {
 	return &metav1.ObjectMeta{Name: "cart", Namespace: "shop", Annotations: values, Labels: map[string]string{"lanyard.dev/identity": "enabled"}}
 }
 
-func newPod(t *testing.T) *unstructured.Unstructured {
-	t.Helper()
-	return probe.Pod(newSettings(t).Keys, "cart")
-}
+func newPod() *unstructured.Unstructured { return probe.Pod("cart") }
 
 // kind returns the field of an answer that is set, with its details.
 func kind(a *ask.Answer) string {
@@ -200,7 +195,7 @@ func TestAnswers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			asker := newAsker(t, test.server, ask.Options{})
-			got := asker.Ask(t.Context(), &metav1.ObjectMeta{Name: "shop"}, serviceAccount(map[string]string{"lanyard.dev/aws-role-arn": role}), newPod(t))
+			got := asker.Ask(t.Context(), &metav1.ObjectMeta{Name: "shop"}, serviceAccount(map[string]string{"lanyard.dev/aws-role-arn": role}), newPod())
 			if !strings.HasPrefix(kind(&got), test.want) {
 				t.Errorf("got %q, want %q", kind(&got), test.want)
 			}
@@ -247,7 +242,7 @@ func TestLocalAnswers(t *testing.T) {
 			t.Parallel()
 			fake := &server{}
 			asker := newAsker(t, fake, ask.Options{NoDryRun: true, Registration: test.registration})
-			got := asker.Ask(t.Context(), &test.namespace, test.serviceAccount, newPod(t))
+			got := asker.Ask(t.Context(), &test.namespace, test.serviceAccount, newPod())
 			injected := kind(&got) == "local pod: aws"
 			if !strings.HasPrefix(kind(&got), test.want) || injected != (test.want == "local pod: aws") {
 				t.Errorf("got %q, want %q", kind(&got), test.want)
@@ -277,22 +272,11 @@ func TestWithoutTheSettingsTheRulesAreNotEvaluated(t *testing.T) {
 			asker := newAsker(t, &server{}, ask.Options{NoDryRun: true, Unread: errors.New("forbidden")})
 			object := serviceAccount(test.values)
 			object.Labels = map[string]string{"lanyard.dev/identity": "required"}
-			got := asker.Ask(t.Context(), &test.namespace, object, newPod(t))
+			got := asker.Ask(t.Context(), &test.namespace, object, newPod())
 			if kind(&got) != test.want {
 				t.Errorf("got %q, want %q", kind(&got), test.want)
 			}
 		})
-	}
-}
-
-func TestLocalWarningsHaveTheFormOfTheWebhook(t *testing.T) {
-	t.Parallel()
-	pod := newPod(t)
-	container := pod.Object["spec"].(map[string]any)["containers"].([]any)[0].(map[string]any)
-	container["env"] = []any{map[string]any{"name": "AWS_WEB_IDENTITY_TOKEN_FILE", "value": "/own"}}
-	got := newAsker(t, &server{}, ask.Options{NoDryRun: true}).Ask(t.Context(), &metav1.ObjectMeta{Name: "shop"}, serviceAccount(map[string]string{"lanyard.dev/aws-role-arn": role}), pod)
-	if len(got.Warnings) != 1 || !strings.HasPrefix(got.Warnings[0], "lanyard: "+string(reason.EnvironmentTaken)+`: container "check": `) {
-		t.Errorf("got the warnings %q", got.Warnings)
 	}
 }
 
@@ -303,7 +287,7 @@ func askAll(t *testing.T, asker *ask.Asker) {
 	for range 20 {
 		for _, namespace := range []string{"a", "b"} {
 			wait.Go(func() {
-				asker.Ask(t.Context(), &metav1.ObjectMeta{Name: namespace}, serviceAccount(nil), newPod(t))
+				asker.Ask(t.Context(), &metav1.ObjectMeta{Name: namespace}, serviceAccount(nil), newPod())
 			})
 		}
 	}
@@ -340,7 +324,7 @@ func TestAFailedReviewIsAskedForAgain(t *testing.T) {
 	fake := &server{reviewErr: errors.New("EOF"), forbidden: map[string]bool{"shop": true}}
 	asker := newAsker(t, fake, ask.Options{})
 	for _, want := range []string{"pod: ", "local pod: ; you may not create pods in the namespace shop"} {
-		if got := asker.Ask(t.Context(), &metav1.ObjectMeta{Name: "shop"}, serviceAccount(nil), newPod(t)); kind(&got) != want {
+		if got := asker.Ask(t.Context(), &metav1.ObjectMeta{Name: "shop"}, serviceAccount(nil), newPod()); kind(&got) != want {
 			t.Errorf("got %q, want %q", kind(&got), want)
 		}
 		fake.reviewErr = nil

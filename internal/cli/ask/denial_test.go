@@ -16,7 +16,7 @@ func TestTheSentenceOfTheGuardIsInItsPolicy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, key := range []string{"label {{ $prefix }}identity=", "label {{ $prefix }}identity=injected", "{{ $prefix }}inject"} {
+	for _, key := range []string{"label lanyard.dev/identity=", "label lanyard.dev/identity=injected", "lanyard.dev/inject"} {
 		if !strings.Contains(string(policy), guardSentence+key) {
 			t.Errorf("the policies have no sentence with %q", guardSentence+key)
 		}

@@ -72,7 +72,7 @@ func Registration(mutating *admissionregistrationv1.MutatingWebhookConfiguration
 
 // Peers lists other webhooks that inject identities, and what happens beside Lanyard's
 // configuration of this name. switching reports whether Lanyard adopts from one of them.
-func Peers(all []admissionregistrationv1.MutatingWebhookConfiguration, name string, adopted []*peer.Peer) (lines []probe.Line, switching bool) {
+func Peers(all []admissionregistrationv1.MutatingWebhookConfiguration, name string, adopted []string) (lines []probe.Line, switching bool) {
 	known := peer.All()
 	for i := range all {
 		found := cluster.Registered(&all[i])
@@ -82,7 +82,7 @@ func Peers(all []admissionregistrationv1.MutatingWebhookConfiguration, name stri
 		}
 		line := probe.Warn("To take over from it, read the page. Lanyard does not change fields that a container already has.",
 			"migrate/README.md", "MutatingWebhookConfiguration %s injects identities as well. %s", found.Name, known[at].Beside(found, name))
-		if slices.ContainsFunc(adopted, func(p *peer.Peer) bool { return p.Name == known[at].Name }) {
+		if slices.Contains(adopted, known[at].Name) {
 			line, switching = probe.Passed("%s Lanyard adopts its annotations.", line.Text), true
 		}
 		lines = append(lines, line)
@@ -134,7 +134,8 @@ func Replicas(service string, pods []corev1.Pod) probe.Line {
 func Certificates(mutating *admissionregistrationv1.MutatingWebhookConfiguration, validating *admissionregistrationv1.ValidatingWebhookConfiguration, now time.Time) []probe.Line {
 	const link, renew = "troubleshooting/webhook-down.md#the-cabundle-is-wrong", "Find the program that must renew the CA, and the cause of its failure."
 	var lines []probe.Line
-	var last time.Time
+	var first time.Time // the end of the CA that expires first
+	var of string       // its webhook
 	judge := func(name string, bundle []byte) {
 		end, err := lastDay(bundle)
 		switch {
@@ -142,8 +143,8 @@ func Certificates(mutating *admissionregistrationv1.MutatingWebhookConfiguration
 			lines = append(lines, probe.Fail("Find the program that must write the caBundle, and the cause of its failure.", link, "webhook %s: caBundle: %v", name, err))
 		case end.Before(now):
 			lines = append(lines, probe.Fail(renew, link, "webhook %s: caBundle: the last CA expired at %s", name, end.UTC().Format(time.RFC3339)))
-		default:
-			last = end
+		case first.IsZero() || end.Before(first):
+			first, of = end, name
 		}
 	}
 	for i := range mutating.Webhooks {
@@ -152,10 +153,11 @@ func Certificates(mutating *admissionregistrationv1.MutatingWebhookConfiguration
 	for i := 0; validating != nil && i < len(validating.Webhooks); i++ {
 		judge(validating.Webhooks[i].Name+" (validating)", validating.Webhooks[i].ClientConfig.CABundle)
 	}
-	if len(lines) == 0 && last.Sub(now) < 7*24*time.Hour {
-		lines = append(lines, probe.Warn(renew, "install/certificates.md#renewal", "the CA in the caBundle expires at %s", last.UTC().Format(time.RFC3339)))
+	end := first.UTC().Format(time.RFC3339)
+	if len(lines) == 0 && first.Sub(now) < 7*24*time.Hour {
+		lines = append(lines, probe.Warn(renew, "install/certificates.md#renewal", "webhook %s: caBundle: the last CA expires at %s", of, end))
 	}
-	return orPassed(lines, "the CA in the caBundle is valid until %s", last.UTC().Format(time.RFC3339))
+	return orPassed(lines, "the CA in the caBundle is valid until %s", end)
 }
 
 // lastDay returns when the last certificate of a caBundle expires.
@@ -268,23 +270,50 @@ func Attempts(lines []probe.Line, servers int) probe.Line {
 	return probe.Passed("the API server can call the webhook: it did in %d of %s", passed, of)
 }
 
+// The fences that not every installation needs.
+const (
+	serviceAccountFence = "-guard-serviceaccounts"
+	registrationFence   = "-guard-registration"
+)
+
 // fences are the policies other than the guard, by the ends of their names. without is the
 // effect of a fence that is missing.
 var fences = []struct{ suffix, without string }{
 	{"-guard-marks", "users who may write the status of a pod can change the annotations that Lanyard wrote on it"},
-	{"-guard-serviceaccounts", "very large ServiceAccounts slow the API server down"},
-	{"-guard-registration", "who has the webhook's token can change its webhook configurations"},
+	{serviceAccountFence, "very large ServiceAccounts slow the API server down"},
+	{registrationFence, "who has the webhook's token can change its webhook configurations"},
 }
 
-// Fences judges the limits that the API server enforces.
-func Fences(name string, policies *cluster.Policies) []probe.Line {
+// Fences judges the limits that the API server enforces. selfManaged reports whether
+// the webhook issues its own certificate: then it may write its webhook configurations.
+// unread is why it is not known.
+func Fences(mutating *admissionregistrationv1.MutatingWebhookConfiguration, policies *cluster.Policies, selfManaged bool, unread error) []probe.Line {
+	guarded := slices.ContainsFunc(cluster.GuardPolicies(mutating), func(name string) bool { return policies.Policies[name] != nil })
 	var lines []probe.Line
 	for _, fence := range fences {
-		if wrong := policies.Denies(name + fence.suffix); wrong != "" {
-			lines = append(lines, probe.Warn("Install the fences.", "concepts/guard.md#the-fences", "%s: %s", wrong, fence.without))
+		wrong := policies.Denies(mutating.Name + fence.suffix)
+		switch {
+		case wrong == "":
+		case fence.suffix == serviceAccountFence && !guarded: // only the guard reads ServiceAccounts
+		case fence.suffix == registrationFence && unread != nil:
+			lines = append(lines, maybeFence(wrong, unread))
+		case fence.suffix == registrationFence && !selfManaged:
+		default:
+			lines = append(lines, probe.Warn("Install the fences.", fencesPage, "%s: %s", wrong, fence.without))
 		}
 	}
 	return orPassed(lines, "the fences are in place")
+}
+
+const fencesPage = "concepts/guard.md#the-fences"
+
+// maybeFence judges a fence that is missing, though it may not be needed.
+func maybeFence(wrong string, unread error) probe.Line {
+	wrong += ", and it is not known whether it is needed"
+	if right := probe.MissingRight(unread); right != "" {
+		return probe.NoRight(right, "%s", wrong)
+	}
+	return probe.Warn("Install the fences if the webhook issues its own certificate.", fencesPage, "%s: %v", wrong, unread)
 }
 
 // Issuer judges the issuer of the cluster's tokens. public are the documents that a

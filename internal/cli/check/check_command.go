@@ -18,7 +18,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/cloud"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
 	"github.com/lanyard-dev/lanyard/internal/probe"
-	"github.com/lanyard-dev/lanyard/internal/settings"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 //go:embed check.txt
@@ -35,7 +35,7 @@ type checkCommand struct {
 	attempts              int
 	wait                  time.Duration
 
-	settings  *settings.Settings
+	settings  *annotations.Settings
 	client    kubernetes.Interface
 	namespace string
 	redactor  *redactor

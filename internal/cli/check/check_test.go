@@ -5,24 +5,34 @@ package check
 
 import (
 	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
 	"errors"
+	"math/big"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/fake"
+	certutil "k8s.io/client-go/util/cert"
 
 	"github.com/lanyard-dev/lanyard/internal/cli/cloud"
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
-	"github.com/lanyard-dev/lanyard/internal/peer"
 	"github.com/lanyard-dev/lanyard/internal/probe"
 	"github.com/lanyard-dev/lanyard/test/support/controlplane"
 	"github.com/lanyard-dev/lanyard/test/support/webhook"
@@ -32,9 +42,11 @@ const deploy = "../../../deploy/base"
 
 // damaged is an installation that each test damages in its own way.
 type damaged struct {
-	mutating   *admissionregistrationv1.MutatingWebhookConfiguration
-	validating *admissionregistrationv1.ValidatingWebhookConfiguration
-	policies   *cluster.Policies
+	mutating    *admissionregistrationv1.MutatingWebhookConfiguration
+	validating  *admissionregistrationv1.ValidatingWebhookConfiguration
+	policies    *cluster.Policies
+	selfManaged bool
+	unread      error // why it is not known
 }
 
 // healthy returns the objects of deploy/, with a caBundle.
@@ -44,7 +56,7 @@ func healthy(t *testing.T) *damaged {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &damaged{policies: &cluster.Policies{Policies: map[string]*admissionregistrationv1.ValidatingAdmissionPolicy{}}}
+	c := &damaged{selfManaged: true, policies: &cluster.Policies{Policies: map[string]*admissionregistrationv1.ValidatingAdmissionPolicy{}}}
 	for _, name := range []string{"50-mutatingwebhookconfiguration.yaml", "60-validatingwebhookconfiguration.yaml", "70-guard.yaml", "71-fences.yaml"} {
 		objects, err := webhook.ReadManifest(filepath.Join(deploy, name))
 		if err != nil {
@@ -75,7 +87,7 @@ func healthy(t *testing.T) *damaged {
 // lines judges everything.
 func (c *damaged) lines(now time.Time) []probe.Line {
 	lines := append(Registration(c.mutating, c.validating, nil), Certificates(c.mutating, c.validating, now)...)
-	return append(append(lines, Guard(c.mutating, c.policies)), Fences("lanyard", c.policies)...)
+	return append(append(lines, Guard(c.mutating, c.policies)), Fences(c.mutating, c.policies, c.selfManaged, c.unread)...)
 }
 
 func TestWhatIsWrongWithAnInstallation(t *testing.T) {
@@ -141,6 +153,43 @@ func TestWhatIsWrongWithAnInstallation(t *testing.T) {
 				"warning: ValidatingAdmissionPolicy lanyard-guard-serviceaccounts has no effect", "warning: ValidatingAdmissionPolicy lanyard-guard-registration has no effect",
 			},
 		},
+		"the fence around the webhook configurations is missing": {
+			func(c *damaged) { delete(c.policies.Policies, "lanyard-guard-registration") }, 0,
+			[]string{"warning: ValidatingAdmissionPolicy lanyard-guard-registration does not exist: who has the webhook's token can change its webhook configurations"},
+		},
+		"that fence is missing, and the webhook may not write them": {
+			func(c *damaged) {
+				delete(c.policies.Policies, "lanyard-guard-registration")
+				c.selfManaged = false
+			}, 0, nil,
+		},
+		"that fence is missing, and nobody knows whether the webhook may write them": {
+			func(c *damaged) {
+				delete(c.policies.Policies, "lanyard-guard-registration")
+				c.selfManaged, c.unread = false, errors.New("the webhook runs outside of the cluster")
+			}, 0,
+			[]string{"warning: ValidatingAdmissionPolicy lanyard-guard-registration does not exist, and it is not known whether it is needed: the webhook runs outside of the cluster"},
+		},
+		"that fence is missing, and the user may not look at the webhook": {
+			func(c *damaged) {
+				delete(c.policies.Policies, "lanyard-guard-registration")
+				c.selfManaged, c.unread = false, apierrors.NewForbidden(schema.GroupResource{}, "", errors.New(`User "a" cannot list resource "deployments" in API group "apps" in the namespace "l"`))
+			}, 0,
+			[]string{"skipped: ValidatingAdmissionPolicy lanyard-guard-registration does not exist, and it is not known whether it is needed: you may not list deployments.apps in the namespace l"},
+		},
+		"the fence around the guard is missing": {
+			func(c *damaged) { delete(c.policies.Policies, "lanyard-guard-serviceaccounts") }, 0,
+			[]string{"warning: ValidatingAdmissionPolicy lanyard-guard-serviceaccounts does not exist: very large ServiceAccounts slow the API server down"},
+		},
+		"there is no guard to slow down": { // deploy/components/fail-closed
+			func(c *damaged) {
+				for _, name := range []string{"pods", "injected", "serviceaccounts"} {
+					delete(c.policies.Policies, "lanyard-guard-"+name)
+				}
+				c.mutating.Webhooks[0].FailurePolicy = new(admissionregistrationv1.Fail)
+			}, 0,
+			[]string{"warning: ValidatingAdmissionPolicy lanyard-guard-pods does not exist: while no replica responds, all pods are denied"},
+		},
 		"an expression has an error": {
 			func(c *damaged) {
 				c.policies.Policies["lanyard-guard-marks"].Status.TypeChecking = &admissionregistrationv1.TypeChecking{
@@ -185,15 +234,84 @@ func expect(t *testing.T, lines []probe.Line, want []string) {
 	}
 }
 
-func TestTheCAExpiresSoon(t *testing.T) {
+// Whether the webhook may write its webhook configurations is in the arguments of its Deployment.
+func TestWhichFencesAreNeededIsReadInTheCluster(t *testing.T) {
 	t.Parallel()
-	c := healthy(t)
-	end, err := lastDay(c.mutating.Webhooks[0].ClientConfig.CABundle)
+	for name, test := range map[string]struct {
+		argument string
+		want     []string
+	}{
+		"the arguments of deploy/base": {"", []string{"warning: ValidatingAdmissionPolicy lanyard-guard-registration does not exist: who"}},
+		"the certificate is in files":  {"--certificate-source=files", nil},
+		"an argument with a mistake":   {"--v=x", []string{"warning: ValidatingAdmissionPolicy lanyard-guard-registration does not exist, and it is not known whether it is needed: deployment lanyard-system/lanyard-webhook: "}},
+	} {
+		var objects []runtime.Object
+		for _, file := range []string{"30-service.yaml", "40-deployment.yaml"} {
+			list, err := webhook.ReadManifest(filepath.Join(deploy, file))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, object := range list {
+				objects = append(objects, object)
+			}
+		}
+		container := &objects[1].(*appsv1.Deployment).Spec.Template.Spec.Containers[0]
+		if test.argument != "" {
+			container.Args = append(container.Args, test.argument)
+		}
+		c := healthy(t)
+		delete(c.policies.Policies, "lanyard-guard-registration")
+		k := &checkCommand{client: fake.NewClientset(objects...)}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			expect(t, k.fences(t.Context(), c.mutating, c.policies), test.want)
+		})
+	}
+}
+
+// newCA returns a caBundle that expires at this time.
+func newCA(t *testing.T, end time.Time) []byte {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
-	expect(t, Certificates(c.mutating, c.validating, end.Add(-8*24*time.Hour)), nil)
-	expect(t, Certificates(c.mutating, c.validating, end.Add(-6*24*time.Hour)), []string{"warning: the CA in the caBundle expires at "})
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: end}
+	certificate, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: certutil.CertificateBlockType, Bytes: certificate})
+}
+
+// Of several CAs, the first to expire is reported, with its webhook: a registration that is half
+// written has an old one.
+func TestTheCAThatExpiresFirst(t *testing.T) {
+	t.Parallel()
+	const day = 24 * time.Hour
+	now := time.Date(2026, 11, 24, 0, 0, 0, 0, time.UTC)
+	soon, later := newCA(t, now.Add(2*day)), newCA(t, now.Add(90*day))
+	for name, test := range map[string]struct {
+		damage func(*damaged)
+		want   string
+	}{
+		"none expires soon":               {func(*damaged) {}, "ok: the CA in the caBundle is valid until 2027-02-22T00:00:00Z"},
+		"the CA of the pods' webhook":     {func(c *damaged) { c.mutating.Webhooks[0].ClientConfig.CABundle = soon }, "warning: webhook pods.lanyard.dev: caBundle: the last CA expires at 2026-11-26T00:00:00Z"},
+		"the CA of the last webhook":      {func(c *damaged) { c.validating.Webhooks[0].ClientConfig.CABundle = soon }, "warning: webhook serviceaccounts.lanyard.dev (validating): caBundle: the last CA expires at 2026-11-26T00:00:00Z"},
+		"a CA beside its successor":       {func(c *damaged) { c.mutating.Webhooks[0].ClientConfig.CABundle = slices.Concat(soon, later) }, "ok: the CA in the caBundle is valid until 2027-02-22T00:00:00Z"},
+		"a CA that expires in eight days": {func(c *damaged) { c.mutating.Webhooks[1].ClientConfig.CABundle = newCA(t, now.Add(8*day)) }, "ok: the CA in the caBundle is valid until 2026-12-02T00:00:00Z"},
+	} {
+		c := healthy(t)
+		for i := range c.mutating.Webhooks {
+			c.mutating.Webhooks[i].ClientConfig.CABundle = later
+		}
+		c.validating.Webhooks[0].ClientConfig.CABundle = later
+		test.damage(c)
+		lines := Certificates(c.mutating, c.validating, now)
+		if len(lines) != 1 || string(lines[0].Status)+": "+lines[0].Text != test.want {
+			t.Errorf("%s: got %q, want %q", name, lines, test.want)
+		}
+	}
 }
 
 func TestVersions(t *testing.T) {
@@ -377,11 +495,7 @@ func TestPeers(t *testing.T) {
 		{all: all[3:], adopt: []string{"azure", "eks"}},
 		{all: all[2:], want: []string{eks}},
 	} {
-		adopted, err := peer.Named(tt.adopt)
-		if err != nil {
-			t.Fatal(err)
-		}
-		lines, switching := Peers(tt.all, "lanyard", adopted)
+		lines, switching := Peers(tt.all, "lanyard", tt.adopt)
 		expect(t, lines, tt.want)
 		if switching != tt.switching {
 			t.Errorf("%q: got a switch %v, want %v", tt.adopt, switching, tt.switching)

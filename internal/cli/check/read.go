@@ -25,8 +25,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
 	"github.com/lanyard-dev/lanyard/internal/cli/status"
-	"github.com/lanyard-dev/lanyard/internal/injected"
 	"github.com/lanyard-dev/lanyard/internal/probe"
+	"github.com/lanyard-dev/lanyard/pkg/mutate/injected"
 )
 
 // beforeInstall checks a cluster that Lanyard is to be installed in.
@@ -91,7 +91,7 @@ func (k *checkCommand) installed(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	k.pods(ctx, asker, s)
+	k.pods(ctx, s)
 	k.dryRuns(ctx, asker, mutating, s)
 	return nil
 }
@@ -146,7 +146,7 @@ func (k *checkCommand) policies(ctx context.Context, mutating *admissionregistra
 	var limits []probe.Line
 	switch policies, err := cluster.ReadPolicies(ctx, k.client, names...); {
 	case err == nil:
-		guard, limits = Guard(mutating, policies), Fences(mutating.Name, policies)
+		guard, limits = Guard(mutating, policies), k.fences(ctx, mutating, policies)
 	case apierrors.IsNotFound(err):
 		guard, limits = Guard(mutating, nil), []probe.Line{probe.DoesNotApply("this Kubernetes has no fences: they need 1.30")}
 	default:
@@ -157,6 +157,16 @@ func (k *checkCommand) policies(ctx context.Context, mutating *admissionregistra
 	}
 	k.add("guard", append([]probe.Line{guard}, s.lines()...)...)
 	k.add("fences", limits...)
+}
+
+// fences checks the fences. The certificate's source is an argument of the Deployment in the
+// cluster, which --config does not replace.
+func (k *checkCommand) fences(ctx context.Context, mutating *admissionregistrationv1.MutatingWebhookConfiguration, policies *cluster.Policies) []probe.Line {
+	webhook, _, err := cluster.Options(ctx, k.client, mutating)
+	if err != nil {
+		return Fences(mutating, policies, false, err)
+	}
+	return Fences(mutating, policies, webhook.SelfManaged(), nil)
 }
 
 // issuer checks the cluster's issuer, from here as a cloud would.
@@ -272,7 +282,7 @@ func (k *checkCommand) surveyOf(ctx context.Context, mutating *admissionregistra
 	}
 	for _, namespace := range list {
 		if cluster.CalledFor(mutating, k.settings, namespace) {
-			s.namespaces[namespace.Name] = status.NewNamespace(k.settings, namespace, true)
+			s.namespaces[namespace.Name] = status.NewNamespace(k.settings, namespace, mutating, true)
 		}
 	}
 	s.err = k.EachServiceAccount(ctx, scope, func(object *metav1.PartialObjectMetadata) error {
@@ -295,14 +305,14 @@ func (k *checkCommand) addServiceAccount(s *survey, object *metav1.PartialObject
 		s.example = cmp.Or(s.example, object.Namespace+"/"+object.Name)
 	}
 	first := s.chosen == nil || s.chosen.Namespace != k.namespace && object.Namespace == k.namespace
-	if first && k.settings.Keys.AskForIdentity(object.Annotations) {
+	if first && k.settings.AskForIdentity(object.Annotations) {
 		s.chosen = object
 	}
 }
 
 // pods counts the pods with a former identity or none. It sends no dry run, because one for
 // each ServiceAccount would load the cluster, so it needs the settings of the webhook.
-func (k *checkCommand) pods(ctx context.Context, asker *ask.Asker, s *survey) {
+func (k *checkCommand) pods(ctx context.Context, s *survey) {
 	if s.chosen == nil || k.Webhook.Unread != nil {
 		return
 	}
@@ -317,7 +327,7 @@ func (k *checkCommand) pods(ctx context.Context, asker *ask.Asker, s *survey) {
 			k.add("pods", probe.Unreadable("the pods", err))
 			return
 		}
-		for _, row := range namespace.Rows(namespace.Evaluate(ctx, k.CLI, asker)) {
+		for _, row := range namespace.Rows() {
 			stale += row.States[injected.Stale]
 			without += row.States[injected.Without]
 		}
@@ -374,7 +384,7 @@ func (k *checkCommand) judge(serviceAccount string, unread error, answer *ask.An
 		response.Err = answer.Denial.Err // the text is then the text of "lanyard-webhook check"
 	}
 	if answer.Local == "" {
-		sections := probe.DryRun(k.settings.Keys, serviceAccount, response)
+		sections := probe.DryRun(k.settings, serviceAccount, response)
 		return sections[0].Lines[0], sections[1].Lines[0]
 	}
 	called = probe.Unasked(answer.Missing)
@@ -386,7 +396,7 @@ func (k *checkCommand) judge(serviceAccount string, unread error, answer *ask.An
 	case answer.Err != nil:
 		return called, probe.Skip("", "pods of ServiceAccount %s were not tried: %v", serviceAccount, answer.Err)
 	}
-	tried = probe.Injection(k.settings.Keys, serviceAccount, response)
+	tried = probe.Injection(k.settings, serviceAccount, response)
 	tried.Text += " (evaluated here, not by the cluster)"
 	return called, tried
 }

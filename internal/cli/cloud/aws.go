@@ -11,8 +11,11 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
+
+	"github.com/lanyard-dev/lanyard/internal/provider"
 )
 
 // trustAWS returns the configuration with which the ServiceAccount can assume the role.
@@ -37,13 +40,6 @@ func trustAWS(token *Token) (Trust, error) {
 		*Token
 		Provider, Host, Partition, Account, RoleARN, Path, Role string
 	}{token, fmt.Sprintf("arn:%s:iam::%s:oidc-provider/%s", parts[1], parts[4], host), host, parts[1], parts[4], roleARN, path, full[cut:]})
-}
-
-// awsSuffixes are the domains of AWS' partitions, as in the endpoint data of the
-// SDKs.
-var awsSuffixes = map[string]string{
-	"aws": "amazonaws.com", "aws-us-gov": "amazonaws.com", "aws-cn": "amazonaws.com.cn", "aws-eusc": "amazonaws.eu",
-	"aws-iso": "c2s.ic.gov", "aws-iso-b": "sc2s.sgov.gov", "aws-iso-e": "cloud.adc-r.uk", "aws-iso-f": "csp.hci.ic.gov",
 }
 
 // identities returns the Request, and a copy for each profile in the shared config file of
@@ -100,13 +96,14 @@ func (r *Request) awsURL(role string) (string, error) {
 		return "", fmt.Errorf("AWS_ROLE_ARN %q is not the ARN of a role", role)
 	}
 	partition, region := parts[1], r.Variables["AWS_REGION"]
+	i := slices.IndexFunc(provider.AWSPartitions(), func(p provider.AWSPartition) bool { return p.Name == partition })
 	switch {
 	case r.Endpoint != "":
 		return "https://endpoint/", nil // the host is replaced
 	case region == "" && partition == "aws":
 		return "https://sts.amazonaws.com/", nil
-	case region == "" || awsSuffixes[partition] == "":
+	case region == "" || i < 0:
 		return "", fmt.Errorf("partition %q has no global endpoint, and region %q has no known endpoint; set the annotation aws-region", partition, region)
 	}
-	return "https://sts." + region + "." + awsSuffixes[partition] + "/", nil
+	return "https://sts." + region + "." + provider.AWSPartitions()[i].Domain + "/", nil
 }

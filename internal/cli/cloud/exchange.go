@@ -20,11 +20,10 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
-	"github.com/lanyard-dev/lanyard/internal/injected"
-	"github.com/lanyard-dev/lanyard/internal/provider"
 	"github.com/lanyard-dev/lanyard/internal/texts"
 	"github.com/lanyard-dev/lanyard/internal/token"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/pkg/mutate/injected"
 )
 
 // Request is a token with the cloud to present it to.
@@ -55,30 +54,30 @@ type Request struct {
 
 // FromPod returns the Request of an injected pod of a ServiceAccount to a provider, without a
 // token.
-func FromPod(pod *injected.Pod, keys *annotations.Keys, serviceAccount *metav1.ObjectMeta, name string) (*Request, error) {
-	index := slices.IndexFunc(keys.Providers, func(d *provider.Definition) bool { return d.Name == name })
+func FromPod(pod *injected.Pod, s *annotations.Settings, serviceAccount *metav1.ObjectMeta, name string) (*Request, error) {
+	index := slices.IndexFunc(s.Providers, func(d *annotations.Provider) bool { return d.Name == name })
 	if index < 0 {
 		return nil, fmt.Errorf("provider %q does not exist", name)
 	}
-	d := keys.Providers[index]
+	d := s.Providers[index]
 	at := slices.IndexFunc(pod.Tokens, func(t injected.Token) bool { return t.Provider == name })
 	container := slices.IndexFunc(pod.Containers, func(c injected.Container) bool { return c.Kind == injected.Ordinary })
 	switch {
 	case !slices.Contains(pod.Providers, name):
-		return nil, fmt.Errorf("annotation %s of the pod is %q and lacks %s", keys.Injected, strings.Join(pod.Providers, ","), name)
+		return nil, fmt.Errorf("annotation %s of the pod is %q and lacks %s", annotations.Injected, strings.Join(pod.Providers, ","), name)
 	case at < 0:
 		return nil, fmt.Errorf("the volumes of the pod have no token with the path %s", d.TokenPath)
 	case container < 0:
 		return nil, errors.New("the pod has no container")
 	}
 	r := &Request{
-		Namespace: serviceAccount.Namespace, ServiceAccount: serviceAccount.Name, Prefix: keys.Prefix,
+		Namespace: serviceAccount.Namespace, ServiceAccount: serviceAccount.Name, Prefix: annotations.Prefix,
 		Provider: name, Audience: pod.Tokens[at].Audience, ExpirationSeconds: pod.Tokens[at].ExpirationSeconds,
 		Variables: map[string]string{}, File: pod.Files[name],
 	}
 	for _, v := range pod.Containers[container].Variables { // all containers have the same
 		switch {
-		case !slices.ContainsFunc(d.Variables, func(known provider.Variable) bool { return known.Name == v.Name }):
+		case !slices.ContainsFunc(d.Variables, func(known annotations.Variable) bool { return known.Name == v.Name }):
 		case v.IsPodName():
 			r.Variables[v.Name] = pod.Name
 		case v.From == nil:
@@ -319,7 +318,7 @@ func (r *Request) commands(format, part string) string {
 	if err != nil {
 		return ""
 	}
-	values := provider.Values{"role-arn": r.Variables["AWS_ROLE_ARN"], "client-id": r.Variables["AZURE_CLIENT_ID"]}
+	values := annotations.Values{"role-arn": r.Variables["AWS_ROLE_ARN"], "client-id": r.Variables["AZURE_CLIENT_ID"]}
 	if file, err := r.credentialFile(); err == nil {
 		values["workload-identity-provider"] = strings.TrimPrefix(file.Audience, "//iam.googleapis.com/")
 		values["service-account"] = impersonated(file.ImpersonationURL)

@@ -16,10 +16,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/cli/cloud"
-	"github.com/lanyard-dev/lanyard/internal/injected"
 	"github.com/lanyard-dev/lanyard/internal/provider"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/pkg/mutate/injected"
 	"github.com/lanyard-dev/lanyard/test/support/decisions"
 )
 
@@ -252,23 +252,23 @@ func TestTheSystemsCertificatesAreNotUsedWithAnotherCA(t *testing.T) {
 // The pods are those that the webhook makes.
 func TestFromPodIsWhatWasInjected(t *testing.T) {
 	t.Parallel()
-	keys, err := annotations.NewKeys(annotations.DefaultPrefix, provider.Builtin())
+	s, err := annotations.NewSettings(provider.Builtin())
 	if err != nil {
 		t.Fatal(err)
 	}
 	account, pod := decision(t, "several/three-clouds-in-every-kind-of-container")
-	identity, errs := annotations.ParseServiceAccount(&keys, account.Annotations, &annotations.Defaults{})
+	parsed, errs := s.ParseServiceAccount(account.Namespace, account.Name, account.Annotations)
 	if len(errs) > 0 {
 		t.Fatal(errs)
 	}
-	injection := provider.NewInjection(identity.Providers, &provider.Subject{
-		Namespace: account.Namespace, ServiceAccount: account.Name, MountPath: provider.DefaultTokenMountPath, TokenExpirationSeconds: 3600,
+	injection := provider.NewInjection(parsed.Identities, &provider.Subject{
+		Namespace: account.Namespace, ServiceAccount: account.Name, MountPath: annotations.DefaultTokenMountPath, TokenExpirationSeconds: 3600,
 	})
 	if len(injection.Providers) != 3 {
 		t.Fatalf("got %d providers, want 3", len(injection.Providers))
 	}
 	for _, want := range injection.Providers {
-		got, err := cloud.FromPod(readPod(t, pod, &keys), &keys, &account.ObjectMeta, want.Name)
+		got, err := cloud.FromPod(readPod(t, pod, s), s, &account.ObjectMeta, want.Name)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -277,7 +277,7 @@ func TestFromPodIsWhatWasInjected(t *testing.T) {
 			variables[v.Name] = v.Value
 		}
 		wanted := &cloud.Request{
-			Namespace: account.Namespace, ServiceAccount: account.Name, Prefix: keys.Prefix,
+			Namespace: account.Namespace, ServiceAccount: account.Name, Prefix: annotations.Prefix,
 			Provider: want.Name, Audience: want.Token.Audience, ExpirationSeconds: want.Token.ExpirationSeconds, Variables: variables, File: want.File.Content,
 		}
 		if diff := cmp.Diff(wanted, got); diff != "" {
@@ -285,12 +285,12 @@ func TestFromPodIsWhatWasInjected(t *testing.T) {
 		}
 	}
 	for name, want := range map[string]string{"token": "lacks token", "other": `provider "other" does not exist`} {
-		if _, err := cloud.FromPod(readPod(t, pod, &keys), &keys, &account.ObjectMeta, name); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := cloud.FromPod(readPod(t, pod, s), s, &account.ObjectMeta, name); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got error %v, want %q", name, err, want)
 		}
 	}
 	pod.Spec.Volumes = nil
-	if _, err := cloud.FromPod(readPod(t, pod, &keys), &keys, &account.ObjectMeta, "aws"); err == nil || !strings.Contains(err.Error(), "have no token with the path aws/token") {
+	if _, err := cloud.FromPod(readPod(t, pod, s), s, &account.ObjectMeta, "aws"); err == nil || !strings.Contains(err.Error(), "have no token with the path aws/token") {
 		t.Errorf("without volumes: got error %v", err)
 	}
 }
@@ -298,20 +298,20 @@ func TestFromPodIsWhatWasInjected(t *testing.T) {
 // A pod gets its session name from its own name.
 func TestTheSessionNameIsTheNameOfThePod(t *testing.T) {
 	t.Parallel()
-	keys, err := annotations.NewKeys(annotations.DefaultPrefix, provider.Builtin())
+	s, err := annotations.NewSettings(provider.Builtin())
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, pod := decision(t, "aws/session-name-of-a-named-pod")
-	got, err := cloud.FromPod(readPod(t, pod, &keys), &keys, &metav1.ObjectMeta{}, "aws")
+	got, err := cloud.FromPod(readPod(t, pod, s), s, &metav1.ObjectMeta{}, "aws")
 	if err != nil || got.Variables["AWS_ROLE_SESSION_NAME"] != "pod" {
 		t.Errorf("got %+v and error %v", got, err)
 	}
 }
 
-func readPod(t *testing.T, pod *corev1.Pod, keys *annotations.Keys) *injected.Pod {
+func readPod(t *testing.T, pod *corev1.Pod, s *annotations.Settings) *injected.Pod {
 	t.Helper()
-	read, err := injected.Read(pod, keys)
+	read, err := injected.Read(pod, s)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -37,12 +37,11 @@ func trustGCP(token *Token) (Trust, error) {
 	if strings.TrimPrefix(allowed, "https:") == "//iam.googleapis.com/"+full {
 		allowed = "" // the audience that Google expects
 	}
-	_, domain, _ := strings.Cut(email, "@")
-	project, _, _ := strings.Cut(domain, ".")
+	emailNumber, _, _ := strings.Cut(email, "-compute@") // of Compute Engine's service account
 	return fill("gcp", token, struct {
 		*Token
-		Provider, Email, Number, PoolID, ProviderID, AllowedAudience, Principal, EmailProject string
-	}{token, full, email, number, pool, name, allowed, principal("//iam.googleapis.com/"+full, token.Subject()), project})
+		Provider, Email, Number, PoolID, ProviderID, AllowedAudience, Principal, EmailProject, EmailNumber string
+	}{token, full, email, number, pool, name, allowed, principal("//iam.googleapis.com/"+full, token.Subject()), provider.GCPProjectOf(email), emailNumber})
 }
 
 // principal returns the name of a token's subject in Google Cloud. audience is the name

@@ -23,11 +23,10 @@ import (
 
 	"github.com/lanyard-dev/lanyard/internal/cli/ask"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
-	"github.com/lanyard-dev/lanyard/internal/injected"
 	"github.com/lanyard-dev/lanyard/internal/probe"
-	"github.com/lanyard-dev/lanyard/internal/provider"
-	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/internal/token"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/pkg/mutate/injected"
 )
 
 // Bounds of Exchange.
@@ -85,8 +84,8 @@ func (x *Target) selected(ctx context.Context) (all []*metav1.ObjectMeta, omitte
 		return []*metav1.ObjectMeta{one}, 0, err
 	}
 	err = x.EachServiceAccount(ctx, x.Namespace, func(object *metav1.PartialObjectMetadata) error {
-		switch _, labelled := object.Labels[x.settings.Keys.IdentityLabel]; {
-		case !labelled && !x.settings.Keys.AskForIdentity(object.Annotations):
+		switch _, labelled := object.Labels[annotations.IdentityLabel]; {
+		case !labelled && !x.settings.AskForIdentity(object.Annotations):
 		case len(all) == maxServiceAccounts:
 			omitted++
 		default:
@@ -144,7 +143,7 @@ func (x *Target) exchange(ctx context.Context, namespace, serviceAccount *metav1
 			lines = append(lines, probe.DoesNotApply("%s: lanyard cannot exchange tokens for %s", who, name))
 			continue
 		}
-		r, err := FromPod(pod, x.settings.Keys, serviceAccount, name)
+		r, err := FromPod(pod, x.settings, serviceAccount, name)
 		switch {
 		case err != nil:
 			lines = append(lines, unknown("the identity of "+who, err))
@@ -212,7 +211,7 @@ const notFromAPod = "this machine asked the cloud. The network of a pod may diff
 // used concurrently.
 type reader struct {
 	*command.CLI
-	settings *settings.Settings
+	settings *annotations.Settings
 	client   kubernetes.Interface
 	asker    *ask.Asker
 }
@@ -263,7 +262,7 @@ func (r *reader) pod(ctx context.Context, namespace, serviceAccount *metav1.Obje
 	if err := answer.Problem(); err != nil {
 		return nil, err
 	}
-	return injected.Read(answer.Pod.Object, r.settings.Keys)
+	return injected.Read(answer.Pod.Object, r.settings)
 }
 
 func (r *Request) requestToken(ctx context.Context, client kubernetes.Interface) error {
@@ -369,8 +368,8 @@ func (k *tokenCommand) run(ctx context.Context, args []string) error {
 // request returns the Request for the receiver: of the ServiceAccount's pods, or only with an
 // audience.
 func (k *tokenCommand) request(ctx context.Context, read *reader, namespace, name string) (*Request, error) {
-	if !slices.ContainsFunc(read.settings.Keys.Providers, func(d *provider.Definition) bool { return d.Name == k.receiver && !d.Plain() }) {
-		return &Request{Namespace: namespace, ServiceAccount: name, Audience: k.receiver, ExpirationSeconds: read.settings.Defaults.TokenExpirationSeconds}, nil
+	if !slices.ContainsFunc(read.settings.Providers, func(d *annotations.Provider) bool { return d.Name == k.receiver && !d.Plain() }) {
+		return &Request{Namespace: namespace, ServiceAccount: name, Audience: k.receiver, ExpirationSeconds: read.settings.TokenExpirationSeconds}, nil
 	}
 	serviceAccount, err := read.serviceAccount(ctx, namespace, name)
 	if err != nil {
@@ -383,7 +382,7 @@ func (k *tokenCommand) request(ctx context.Context, read *reader, namespace, nam
 	if err != nil {
 		return nil, fmt.Errorf("pods of serviceaccount %s/%s: %w", namespace, name, err)
 	}
-	return FromPod(pod, read.settings.Keys, serviceAccount, k.receiver)
+	return FromPod(pod, read.settings, serviceAccount, k.receiver)
 }
 
 // present adds the responses of the cloud to the result. Profiles that are assumed with

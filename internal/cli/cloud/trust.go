@@ -30,8 +30,8 @@ import (
 	"strings"
 	"text/template"
 
-	"github.com/lanyard-dev/lanyard/internal/provider"
 	"github.com/lanyard-dev/lanyard/internal/texts"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 // Token describes the tokens of the ServiceAccount to trust.
@@ -49,7 +49,7 @@ type Token struct {
 	Annotate    []string
 	ClientIDKey string
 	// Values are the values of the provider's parameters.
-	Values provider.Values
+	Values annotations.Values
 	// Identity is the name of a managed identity of Azure, by default Name. ResourceGroup is the
 	// identity's; if it is empty, the shell and Terraform ask for the group.
 	Identity, ResourceGroup string
@@ -199,17 +199,17 @@ var noTrust string
 // NewCustom returns the trust configuration of a custom provider: the text in the
 // configuration file, with the values. A line with a value that is not set is left out. A
 // command in front of the text writes the public keys of the cluster into a file.
-func NewCustom(token *Token, d *provider.Definition) (Trust, error) {
-	all := provider.Values{}
+func NewCustom(token *Token, d *annotations.Provider) (Trust, error) {
+	all := annotations.Values{}
 	maps.Copy(all, token.Values)
-	maps.Copy(all, provider.Values{
+	maps.Copy(all, annotations.Values{
 		"issuer": token.Issuer, "subject": token.Subject(), "audience": token.Audience,
 		"namespace": token.Namespace, "serviceaccount": token.ServiceAccount,
 	})
 	var text strings.Builder
-	if token.JWKS != "" && d.TrustHas(provider.TrustKeysFile) {
+	if token.JWKS != "" && d.TrustHas(annotations.TrustKeysFile) {
 		const file = "jwks.json"
-		all[provider.TrustKeysFile] = file
+		all[annotations.TrustKeysFile] = file
 		text.WriteString("# The public keys of the cluster:\n" + File(file, token.JWKS) + "\n")
 	}
 	_, without, _ := strings.Cut(noTrust, "\n\n")
@@ -231,6 +231,6 @@ func NewCustom(token *Token, d *provider.Definition) (Trust, error) {
 	return fill("custom", token, struct {
 		*Token
 		Provider, Commands string
-		Values             provider.Values
+		Values             annotations.Values
 	}{token, d.Name, text.String(), used})
 }

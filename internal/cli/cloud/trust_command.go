@@ -16,9 +16,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
-	"github.com/lanyard-dev/lanyard/internal/provider"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 //go:embed help/*.txt
@@ -73,7 +72,7 @@ type trustCommand struct {
 	token Token
 
 	*reader
-	definition *provider.Definition
+	definition *annotations.Provider
 	// values are the annotations that the provider reads: of the ServiceAccount, or of flags.
 	values map[string]string
 }
@@ -128,7 +127,7 @@ func (k *trustCommand) run(ctx context.Context, args []string) (err error) {
 	if k.reader, t.Namespace, t.ServiceAccount, err = readerOf(ctx, k.CLI, args); err != nil {
 		return err
 	}
-	t.Prefix = k.settings.Keys.Prefix
+	t.Prefix = annotations.Prefix
 	if err := k.define(); err != nil {
 		return err
 	}
@@ -162,7 +161,7 @@ func (k *trustCommand) run(ctx context.Context, args []string) (err error) {
 // define looks for the provider. For a custom one, its settings must be known.
 func (k *trustCommand) define() error {
 	known := clouds()
-	for _, d := range k.settings.Keys.Providers {
+	for _, d := range k.settings.Providers {
 		switch {
 		case d.Plain(): // of no cloud
 		case d.Name == k.provider:
@@ -180,7 +179,7 @@ func (k *trustCommand) define() error {
 
 // readAnnotations reads the annotations of the ServiceAccount and of its mappings.
 func (k *trustCommand) readAnnotations(ctx context.Context) error {
-	t, keys, all := &k.token, k.settings.Keys, map[string]string{}
+	t, all := &k.token, map[string]string{}
 	serviceAccount, err := k.serviceAccount(ctx, t.Namespace, t.ServiceAccount)
 	switch {
 	case apierrors.IsNotFound(err):
@@ -191,10 +190,10 @@ func (k *trustCommand) readAnnotations(ctx context.Context) error {
 		maps.Copy(all, serviceAccount.Annotations)
 		k.NoteUnknown(serviceAccount)
 	}
-	maps.Copy(all, keys.Map(k.settings.Mappings, t.Namespace, t.ServiceAccount, all))
+	maps.Copy(all, k.settings.Map(t.Namespace, t.ServiceAccount, all))
 	maps.DeleteFunc(all, func(key, _ string) bool {
-		name, ours := strings.CutPrefix(key, keys.Prefix)
-		return !ours || key != keys.Audience && !k.definition.OwnsKey(name)
+		name, ours := strings.CutPrefix(key, annotations.Prefix)
+		return !ours || key != annotations.Audience && !k.definition.OwnsKey(name)
 	})
 	k.values = all
 	return nil
@@ -204,9 +203,9 @@ func (k *trustCommand) readAnnotations(ctx context.Context) error {
 // they must be uploaded.
 func (k *trustCommand) completeIssuer(ctx context.Context) error {
 	t, d := &k.token, k.definition
-	possible := k.provider == "gcp" || d.TrustHas(provider.TrustKeysFile)
+	possible := k.provider == "gcp" || d.TrustHas(annotations.TrustKeysFile)
 	if k.uploadKeys && !possible {
-		return command.Usagef("--upload-keys: the text \"trust\" of provider %s has no {%s}", d.Name, provider.TrustKeysFile)
+		return command.Usagef("--upload-keys: the text \"trust\" of provider %s has no {%s}", d.Name, annotations.TrustKeysFile)
 	}
 	upload := func() bool { return possible && (k.uploadKeys || !Public(t.Issuer)) }
 	if t.Issuer != "" && !upload() {
@@ -225,7 +224,7 @@ func (k *trustCommand) completeIssuer(ctx context.Context) error {
 
 // set sets an annotation. The ServiceAccount still needs an annotation with another value.
 func (k *trustCommand) set(name, value string) {
-	if key := k.settings.Keys.Parameter(k.definition, name); value != "" && k.values[key] != value {
+	if key := annotations.Key(k.definition, name); value != "" && k.values[key] != value {
 		k.values[key] = value
 		k.token.Annotate = append(k.token.Annotate, key+"="+value)
 	}
@@ -242,15 +241,14 @@ func (k *trustCommand) identify() error {
 		k.set(name, k.given[name])
 	}
 	k.set("audience", k.audience)
-	defaults := s.Defaults.For(k.token.Namespace, k.token.ServiceAccount)
-	if err := k.complete(defaults); err != nil {
+	if err := k.complete(); err != nil {
 		return err
 	}
-	identity, errs := annotations.ParseServiceAccount(s.Keys, k.values, defaults)
+	account, errs := s.ParseServiceAccount(k.token.Namespace, k.token.ServiceAccount, k.values)
 	if len(errs) > 0 {
-		return k.mistake(errs[0], s.Keys.Prefix+d.Key(""))
+		return k.mistake(errs[0], annotations.Prefix+d.Key(""))
 	}
-	k.token.Audience, k.token.Values = identity.Providers[0].Audience, identity.Providers[0].Values
+	k.token.Audience, k.token.Values = account.Identities[0].Audience, account.Identities[0].Values
 	return nil
 }
 
@@ -259,14 +257,14 @@ const anyGUID = "00000000-0000-0000-0000-000000000000"
 
 // complete sets the annotations without which the ServiceAccount does not ask for an
 // identity of the provider.
-func (k *trustCommand) complete(defaults *annotations.Defaults) error {
-	d, keys := k.definition, k.settings.Keys
-	asks := slices.ContainsFunc(d.Parameters, func(p provider.Parameter) bool {
-		return p.Identity && k.values[keys.Parameter(d, p.Name)] != ""
+func (k *trustCommand) complete() error {
+	d := k.definition
+	asks := slices.ContainsFunc(d.Parameters, func(p annotations.Parameter) bool {
+		return p.Identity && k.values[annotations.Key(d, p.Name)] != ""
 	})
 	for i := range d.Parameters {
 		p := &d.Parameters[i]
-		key, hasDefault := keys.Parameter(d, p.Name), defaults.Parameters[d.Key(p.Name)] != ""
+		key, hasDefault := annotations.Key(d, p.Name), k.settings.Parameters[d.Key(p.Name)] != ""
 		unneeded := "" // any valid value, if the result does not need the parameter
 		if k.provider == "azure" {
 			unneeded = anyGUID

@@ -16,8 +16,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lanyard-dev/lanyard/internal/cli/cloud"
-	"github.com/lanyard-dev/lanyard/internal/provider"
 	"github.com/lanyard-dev/lanyard/internal/settings"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/test/support/golden"
 )
 
@@ -37,7 +37,7 @@ func tokenFor(audience string) cloud.Token {
 }
 
 func newAWS(token cloud.Token, role string) func() (cloud.Trust, error) {
-	token.Values = provider.Values{"role-arn": role}
+	token.Values = annotations.Values{"role-arn": role}
 	return func() (cloud.Trust, error) { return cloud.NewTrust("aws", &token) }
 }
 
@@ -45,7 +45,7 @@ type azureOptions struct{ Identity, ResourceGroup, ClientID, ClientIDKey string 
 
 func newAzure(token cloud.Token, o azureOptions) func() (cloud.Trust, error) {
 	token.Identity, token.ResourceGroup, token.ClientIDKey = o.Identity, o.ResourceGroup, o.ClientIDKey
-	token.Values = provider.Values{"client-id": o.ClientID}
+	token.Values = annotations.Values{"client-id": o.ClientID}
 	return func() (cloud.Trust, error) { return cloud.NewTrust("azure", &token) }
 }
 
@@ -53,11 +53,11 @@ type gcpOptions struct{ Provider, Email, Project, JWKS string }
 
 func newGCP(token cloud.Token, o gcpOptions) func() (cloud.Trust, error) {
 	token.Project, token.JWKS = o.Project, o.JWKS
-	token.Values = provider.Values{"workload-identity-provider": o.Provider, "service-account": o.Email}
+	token.Values = annotations.Values{"workload-identity-provider": o.Provider, "service-account": o.Email}
 	return func() (cloud.Trust, error) { return cloud.NewTrust("gcp", &token) }
 }
 
-func newCustom(token cloud.Token, d *provider.Definition, values provider.Values, jwks string) (cloud.Trust, error) {
+func newCustom(token cloud.Token, d *annotations.Provider, values annotations.Values, jwks string) (cloud.Trust, error) {
 	token.Values, token.JWKS = values, jwks
 	return cloud.NewCustom(&token, d)
 }
@@ -311,6 +311,26 @@ func TestRepairs(t *testing.T) {
 	}
 }
 
+// The API of a service account is enabled in the project that the service account belongs to.
+func TestTheProjectOfAServiceAccount(t *testing.T) {
+	t.Parallel()
+	for email, want := range map[string]string{
+		"shop-cart@my-project.iam.gserviceaccount.com":             "my-project",
+		"shop-cart@my-project.example.com.iam.gserviceaccount.com": "example.com:my-project",
+		"my-project@appspot.gserviceaccount.com":                   "my-project",
+		"123456789012-compute@developer.gserviceaccount.com":       `"$(gcloud projects describe 123456789012 --format 'value(projectId)')"`,
+	} {
+		trust, err := newGCP(tokenFor("https://iam.googleapis.com/"+pool), gcpOptions{Provider: pool, Email: email})()
+		if err != nil {
+			t.Fatal(err)
+		}
+		want = "gcloud services enable iamcredentials.googleapis.com --project " + want
+		if got := strings.TrimSpace(trust.Text("repair", "service")); got != want {
+			t.Errorf("%s: got %q, want %q", email, got, want)
+		}
+	}
+}
+
 func withPrefix(token cloud.Token) cloud.Token {
 	token.Prefix = "lanyard.dev/"
 	return token
@@ -361,21 +381,21 @@ func TestTheServiceAccountIsAnnotatedLast(t *testing.T) {
 
 func TestCustomProvidersHaveTheTextOfTheirFile(t *testing.T) {
 	t.Parallel()
-	definition := &provider.Definition{
-		Name: "vault", Parameters: []provider.Parameter{{Name: "role"}, {Name: "space"}},
+	definition := &annotations.Provider{
+		Name: "vault", Parameters: []annotations.Parameter{{Name: "role"}, {Name: "space"}},
 		Trust: "use {space}\nlogin {role} {issuer} {subject} {audience} ${HOME}\n",
 	}
 	for name, test := range map[string]struct {
-		change func(*provider.Definition)
-		values provider.Values
+		change func(*annotations.Provider)
+		values annotations.Values
 		want   string // the text or the error
 	}{
-		"with all values":                  {nil, provider.Values{"role": "cart", "space": "s"}, "use s\nlogin cart " + publicIssuer + " system:serviceaccount:shop:cart vault ${HOME}\n"},
-		"without a value":                  {nil, provider.Values{"role": "cart"}, "login cart " + publicIssuer + " system:serviceaccount:shop:cart vault ${HOME}\n"},
-		"with a value for the shell":       {nil, provider.Values{"role": "$(id)"}, `role "$(id)": a shell may expand it`},
-		"with such a value that is unused": {nil, provider.Values{"role": "cart", "other": "$(id)"}, "login cart " + publicIssuer + " system:serviceaccount:shop:cart vault ${HOME}\n"},
-		"without a text":                   {func(d *provider.Definition) { d.Trust = "" }, provider.Values{"role": "cart"}, "#   sub: system:serviceaccount:shop:cart\n"},
-		"with an issuer that can be read":  {func(d *provider.Definition) { d.Trust = "give {keys-file}\nlogin\n" }, nil, "login\n"},
+		"with all values":                  {nil, annotations.Values{"role": "cart", "space": "s"}, "use s\nlogin cart " + publicIssuer + " system:serviceaccount:shop:cart vault ${HOME}\n"},
+		"without a value":                  {nil, annotations.Values{"role": "cart"}, "login cart " + publicIssuer + " system:serviceaccount:shop:cart vault ${HOME}\n"},
+		"with a value for the shell":       {nil, annotations.Values{"role": "$(id)"}, `role "$(id)": a shell may expand it`},
+		"with such a value that is unused": {nil, annotations.Values{"role": "cart", "other": "$(id)"}, "login cart " + publicIssuer + " system:serviceaccount:shop:cart vault ${HOME}\n"},
+		"without a text":                   {func(d *annotations.Provider) { d.Trust = "" }, annotations.Values{"role": "cart"}, "#   sub: system:serviceaccount:shop:cart\n"},
+		"with an issuer that can be read":  {func(d *annotations.Provider) { d.Trust = "give {keys-file}\nlogin\n" }, nil, "login\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -398,8 +418,8 @@ func TestCustomProvidersHaveTheTextOfTheirFile(t *testing.T) {
 // A provider that cannot read the issuer gets the public keys.
 func TestCustomProvidersGetTheKeys(t *testing.T) {
 	t.Parallel()
-	definition := &provider.Definition{Name: "api", Trust: "give {keys-file} for {issuer}\n"}
-	trust, err := newCustom(tokenFor("api"), definition, provider.Values{"rule": "of-the-example"}, jwks)
+	definition := &annotations.Provider{Name: "api", Trust: "give {keys-file} for {issuer}\n"}
+	trust, err := newCustom(tokenFor("api"), definition, annotations.Values{"rule": "of-the-example"}, jwks)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -427,7 +447,7 @@ func TestTheTrustOfTheReadyMadeProviders(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, values := range map[string]provider.Values{
+	for name, values := range map[string]annotations.Values{
 		"anthropic": nil,
 		"openai":    {"service-account-id": "sa-0123456789", "identity-provider-id": "idp-0123456789"},
 		"snowflake": {"user": "INFERENCE"},

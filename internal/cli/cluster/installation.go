@@ -24,11 +24,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/options"
 	"github.com/lanyard-dev/lanyard/internal/peer"
 	"github.com/lanyard-dev/lanyard/internal/probe"
-	"github.com/lanyard-dev/lanyard/internal/settings"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 // The entries of the webhook configurations. Their names do not depend on the
@@ -87,9 +86,9 @@ func GuardPolicies(configuration *admissionregistrationv1.MutatingWebhookConfigu
 
 // Unguarded reports whether a ServiceAccount needs credentials but the guard does not
 // know it: it lacks the label, or an identity is not adopted from its peer yet.
-func Unguarded(s *settings.Settings, serviceAccount *metav1.PartialObjectMetadata) bool {
-	labelled := annotations.IsGuarded(serviceAccount.Labels[s.Keys.IdentityLabel])
-	return !labelled && s.Keys.AskForIdentity(serviceAccount.Annotations) || peer.Adoptable(s.Keys, s.Peers, serviceAccount.Annotations)
+func Unguarded(s *annotations.Settings, serviceAccount *metav1.PartialObjectMetadata) bool {
+	labelled := annotations.IsGuarded(serviceAccount.Labels[annotations.IdentityLabel])
+	return !labelled && s.AskForIdentity(serviceAccount.Annotations) || peer.Adoptable(s, peer.Of(s), serviceAccount.Annotations)
 }
 
 // Guard is whether the guard knows a ServiceAccount that asks for an identity.
@@ -107,7 +106,7 @@ const (
 
 // GuardOf returns whether the guard knows a ServiceAccount. called reports whether Lanyard
 // is called for its namespace.
-func GuardOf(s *settings.Settings, serviceAccount *metav1.PartialObjectMetadata, called bool) Guard {
+func GuardOf(s *annotations.Settings, serviceAccount *metav1.PartialObjectMetadata, called bool) Guard {
 	switch {
 	case !called:
 		return GuardExcluded
@@ -120,9 +119,9 @@ func GuardOf(s *settings.Settings, serviceAccount *metav1.PartialObjectMetadata,
 // CalledFor reports whether Lanyard is called for the pods of a namespace: by the webhook
 // configuration or, if it was not read and is nil, by the settings of the webhook and the
 // label of the namespace.
-func CalledFor(configuration *admissionregistrationv1.MutatingWebhookConfiguration, s *settings.Settings, namespace *metav1.ObjectMeta) bool {
+func CalledFor(configuration *admissionregistrationv1.MutatingWebhookConfiguration, s *annotations.Settings, namespace *metav1.ObjectMeta) bool {
 	if configuration == nil {
-		return !s.Excludes(namespace.Name, namespace.Labels[s.Keys.Inject])
+		return !s.Excludes(namespace.Name, namespace.Labels[annotations.Inject])
 	}
 	entry := Entry(configuration, PodWebhook)
 	if entry == nil || entry.NamespaceSelector == nil {
@@ -132,6 +131,28 @@ func CalledFor(configuration *admissionregistrationv1.MutatingWebhookConfigurati
 	// The API server sets the label of the name. A namespace that was not read lacks it.
 	set := labels.Merge(labels.Set{corev1.LabelMetadataName: namespace.Name}, namespace.Labels)
 	return err == nil && selector.Matches(set) // the API server accepts no selector with a mistake
+}
+
+// mirrorCondition is the matchCondition that every webhook of Lanyard for pods has.
+const mirrorCondition = "not-a-mirror-pod"
+
+// Selects reports whether the webhook selects a pod with these labels in a namespace that
+// Lanyard is called for. It is not certain if the webhook has matchConditions of its user's,
+// which only the API server evaluates.
+func Selects(configuration *admissionregistrationv1.MutatingWebhookConfiguration, pod map[string]string) (selected, certain bool) {
+	if configuration == nil {
+		return true, true
+	}
+	entry := Entry(configuration, PodWebhook)
+	if entry == nil {
+		return false, true
+	}
+	certain = !slices.ContainsFunc(entry.MatchConditions, func(c admissionregistrationv1.MatchCondition) bool { return c.Name != mirrorCondition })
+	if entry.ObjectSelector == nil {
+		return true, certain
+	}
+	selector, err := metav1.LabelSelectorAsSelector(entry.ObjectSelector)
+	return err == nil && selector.Matches(labels.Set(pod)), certain
 }
 
 // Options returns the options that the webhook has. No replica needs to run: Options
@@ -154,7 +175,7 @@ func Options(ctx context.Context, client kubernetes.Interface, configuration *ad
 		"metadata": map[string]any{"labels": values},
 		"spec":     map[string]any{"containers": []any{map[string]any{"image": container.Image}}},
 	}
-	o, err = options.Parse(container.Args, func(file string) ([]byte, error) {
+	o, err = options.Load(container.Args, func(file string) ([]byte, error) {
 		return readMounted(ctx, client, deployment.Namespace, pod, container, file)
 	})
 	if err != nil {
@@ -363,22 +384,24 @@ func (k *Kind) Rollout(object *unstructured.Unstructured) (progress string, err 
 	}
 	want, all := number(1, "spec", "replicas"), number(0, "status", "replicas")
 	updated, available := number(0, "status", "updatedReplicas"), number(0, "status", "availableReplicas")
+	renewed := want // the number of pods that the rollout replaces
 	switch k.Kind {
 	case "DaemonSet":
 		want = number(0, "status", "desiredNumberScheduled")
 		updated, all, available = number(0, "status", "updatedNumberScheduled"), want, number(0, "status", "numberAvailable")
+		renewed = want
 	case "StatefulSet":
-		// Pods below the partition keep the previous template.
-		want -= min(want, number(0, "spec", "updateStrategy", "rollingUpdate", "partition"))
-		all = want
+		// Pods below the partition keep the previous template. They are among the available pods.
+		renewed -= min(want, number(0, "spec", "updateStrategy", "rollingUpdate", "partition"))
+		all = renewed
 	}
 	switch err := progressError(object); {
 	case number(0, "status", "observedGeneration") < object.GetGeneration():
 		return "waiting for its controller", nil
 	case err != nil:
 		return "", err
-	case updated < want:
-		return fmt.Sprintf("%d of %d pods are new", updated, want), nil
+	case updated < renewed:
+		return fmt.Sprintf("%d of %d pods are new", updated, renewed), nil
 	case all > updated:
 		return fmt.Sprintf("%d old pods are left", all-updated), nil
 	case available < want:

@@ -11,12 +11,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/options"
 	"github.com/lanyard-dev/lanyard/internal/peer"
 	"github.com/lanyard-dev/lanyard/internal/provider"
-	"github.com/lanyard-dev/lanyard/internal/settings"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/test/support/webhook"
 )
 
@@ -81,14 +80,13 @@ func TestConfigurationsWithoutASelector(t *testing.T) {
 
 func TestUnguardedServiceAccounts(t *testing.T) {
 	t.Parallel()
-	keys, err := annotations.NewKeys(annotations.DefaultPrefix, provider.Builtin())
+	s, err := annotations.NewSettings(provider.Builtin())
 	if err != nil {
 		t.Fatal(err)
 	}
-	peers := peer.All()
 	own := func(value string) map[string]string { return map[string]string{"lanyard.dev/aws-role-arn": value} }
 	theirs := map[string]string{"eks.amazonaws.com/role-arn": "r"}
-	adopted := peer.Adopt(&keys, peers, theirs, &annotations.Defaults{}).Set
+	adopted := peer.Adopt(s, peer.All(), theirs).Set
 	with := func(value string) map[string]string {
 		all := maps.Clone(adopted)
 		all["eks.amazonaws.com/role-arn"] = value
@@ -97,7 +95,7 @@ func TestUnguardedServiceAccounts(t *testing.T) {
 	label := map[string]string{"lanyard.dev/identity": "enabled"}
 	for name, test := range map[string]struct {
 		annotations, labels map[string]string
-		peers               []*peer.Peer
+		adopts              bool
 		want                bool
 	}{
 		"an identity without the label":               {annotations: own("x"), want: true},
@@ -106,15 +104,19 @@ func TestUnguardedServiceAccounts(t *testing.T) {
 		"an identity with the user's value":           {annotations: own("x"), labels: map[string]string{"lanyard.dev/identity": "required"}},
 		"no identity":                                 {annotations: map[string]string{"lanyard.dev/aws-region": "x"}},
 		"nothing":                                     {},
-		"a peer's identity, not adopted":              {annotations: theirs, peers: peers, want: true},
+		"a peer's identity, not adopted":              {annotations: theirs, adopts: true, want: true},
 		"a peer's identity of a peer that is not":     {annotations: theirs},
-		"a peer's identity, adopted":                  {annotations: with("r"), labels: label, peers: peers},
-		"a peer's identity that changed since":        {annotations: with("s"), labels: label, peers: peers, want: true},
-		"a peer's identity beside one by hand":        {annotations: map[string]string{"eks.amazonaws.com/role-arn": "r", "lanyard.dev/aws-role-arn": "x"}, labels: label, peers: peers},
-		"a peer's identity of another cloud":          {annotations: map[string]string{"azure.workload.identity/client-id": "c", "lanyard.dev/aws-role-arn": "x"}, labels: label, peers: peers, want: true},
+		"a peer's identity, adopted":                  {annotations: with("r"), labels: label, adopts: true},
+		"a peer's identity that changed since":        {annotations: with("s"), labels: label, adopts: true, want: true},
+		"a peer's identity beside one by hand":        {annotations: map[string]string{"eks.amazonaws.com/role-arn": "r", "lanyard.dev/aws-role-arn": "x"}, labels: label, adopts: true},
+		"a peer's identity of another cloud":          {annotations: map[string]string{"azure.workload.identity/client-id": "c", "lanyard.dev/aws-role-arn": "x"}, labels: label, adopts: true, want: true},
 	} {
+		s.Peers = nil
+		if test.adopts {
+			s.Peers = peer.Names()
+		}
 		object := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Annotations: test.annotations, Labels: test.labels}}
-		if got := cluster.Unguarded(&settings.Settings{Keys: &keys, Peers: test.peers}, object); got != test.want {
+		if got := cluster.Unguarded(s, object); got != test.want {
 			t.Errorf("%s: got %t, want %t", name, got, test.want)
 		}
 	}

@@ -16,8 +16,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
-	"github.com/lanyard-dev/lanyard/internal/policies"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/policies"
 )
 
 // Policies are the guard and the fences, by name, and the bindings of all policies.
@@ -97,9 +97,8 @@ type Injecting struct {
 }
 
 // ReadInjecting returns the policies that inject; nil without such policies, as before Kubernetes
-// 1.36. Of several configurations it returns the first with the annotation prefix; an empty
-// prefix fits all.
-func ReadInjecting(ctx context.Context, client kubernetes.Interface, prefix string) (*Injecting, error) {
+// 1.36. Of several configurations it returns the first.
+func ReadInjecting(ctx context.Context, client kubernetes.Interface) (*Injecting, error) {
 	api := client.AdmissionregistrationV1()
 	all, err := api.MutatingAdmissionPolicies().List(ctx, metav1.ListOptions{})
 	if apierrors.IsNotFound(err) {
@@ -115,9 +114,6 @@ func ReadInjecting(ctx context.Context, client kubernetes.Interface, prefix stri
 		}
 		if err := json.Unmarshal([]byte(source), &p.Source); err != nil {
 			return nil, fmt.Errorf("policies that inject: %w", err)
-		}
-		if prefix != "" && prefix != cmp.Or(p.Source.AnnotationPrefix, annotations.DefaultPrefix) {
-			continue
 		}
 		_, errBinding := api.MutatingAdmissionPolicyBindings().Get(ctx, p.Name, metav1.GetOptions{})
 		if apierrors.IsNotFound(errBinding) {

@@ -70,6 +70,14 @@ func TestRollouts(t *testing.T) {
 			"statefulset", "{metadata: {generation: 2}, spec: {replicas: 3, updateStrategy: {rollingUpdate: {partition: 2}}}, status: {observedGeneration: 2, replicas: 3, updatedReplicas: 1, availableReplicas: 3}}",
 			"", "",
 		},
+		"a StatefulSet with a partition, whose new pods are not available": {
+			"statefulset", "{metadata: {generation: 2}, spec: {replicas: 5, updateStrategy: {rollingUpdate: {partition: 3}}}, status: {observedGeneration: 2, replicas: 5, updatedReplicas: 2, availableReplicas: 3}}",
+			"3 of 5 pods are available", "",
+		},
+		"a StatefulSet whose partition is above its replicas": {
+			"statefulset", "{metadata: {generation: 2}, spec: {replicas: 2, updateStrategy: {rollingUpdate: {partition: 3}}}, status: {observedGeneration: 2, replicas: 2, availableReplicas: 2}}",
+			"", "",
+		},
 		"a DaemonSet with an old pod": {
 			"daemonset", "{metadata: {generation: 2}, status: {observedGeneration: 2, desiredNumberScheduled: 2, updatedNumberScheduled: 1, numberAvailable: 2}}",
 			"1 of 2 pods are new", "",

@@ -91,7 +91,7 @@ func TestTheOptionsOfAnInstallation(t *testing.T) {
 			if err != nil {
 				got = err.Error()
 			} else {
-				got = fmt.Sprintf("verbosity %d, adopt %v", o.Verbosity, o.Adopt)
+				got = fmt.Sprintf("verbosity %d, adopt %v", o.Verbosity, o.Injection.Peers)
 			}
 			if got != tt.want {
 				t.Errorf("got %q, want %q", got, tt.want)

@@ -17,7 +17,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -33,14 +32,14 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/options"
 	"github.com/lanyard-dev/lanyard/internal/peer"
-	"github.com/lanyard-dev/lanyard/internal/policies"
 	"github.com/lanyard-dev/lanyard/internal/probe"
 	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/internal/version"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/policies"
 )
 
 // CLI holds the parts that all commands share: the streams, the flags that select the
@@ -50,14 +49,12 @@ type CLI struct {
 	// Name is how the user calls the program: lanyard, or kubectl lanyard.
 	Name  string
 	Flags *genericclioptions.ConfigFlags
-	// Prefix is --annotation-prefix; empty for the webhook's.
-	Prefix string
 	// ConfigPath is the webhook's configuration file; empty to read it in the cluster.
 	ConfigPath string
 	// Webhook has the settings of the webhook, once they are read. unread is why they are
 	// only the built-in defaults; noted reports whether the user knows.
 	Webhook struct {
-		settings *settings.Settings
+		settings *annotations.Settings
 		Unread   error
 		noted    bool
 		// Policies are the policies that inject, if any, once Installation has read them.
@@ -337,7 +334,7 @@ func (c *CLI) AddOverrides(cmd *cobra.Command) {
 // ProbePod returns the pod of a dry run for a ServiceAccount. Policies of the cluster allow the
 // pod as they allow the pods of the webhook. The settings must have been read.
 func (c *CLI) ProbePod(serviceAccount string) *unstructured.Unstructured {
-	return probe.Pod(c.Webhook.settings.Keys, serviceAccount, c.Webhook.allowed, c.overrides)
+	return probe.Pod(serviceAccount, c.Webhook.allowed, c.overrides)
 }
 
 // ForgetSettings makes the next call of Settings read the settings again.
@@ -346,74 +343,56 @@ func (c *CLI) ForgetSettings() { c.Webhook.settings, c.Webhook.Unread = nil, nil
 // Settings returns the settings of the webhook: the settings in the file of --config, or
 // the settings in the cluster. If the cluster's cannot be read, the settings are
 // the built-in defaults, and noteUnknown warns where it matters.
-func (c *CLI) Settings(ctx context.Context) (*settings.Settings, error) {
+func (c *CLI) Settings(ctx context.Context) (*annotations.Settings, error) {
 	if c.Webhook.settings != nil {
 		return c.Webhook.settings, nil
 	}
-	o, err := c.webhookOptions(ctx)
-	if err == nil && o == nil {
-		c.Webhook.settings, err = c.PolicySettings(&c.Webhook.Policies.Source)
-	} else if err == nil {
-		c.Webhook.settings, err = c.Complete(o)
-	}
-	if err != nil && c.ConfigPath == "" {
-		c.Webhook.Unread = err
-		c.Webhook.settings, err = c.Builtin()
+	var err error
+	if c.ConfigPath != "" {
+		c.Webhook.settings, err = loadFile(c.ConfigPath)
+	} else if c.Webhook.settings, c.Webhook.Unread = c.clusterSettings(ctx); c.Webhook.Unread != nil {
+		c.Webhook.settings, err = settings.Load(nil, nil)
 	}
 	return c.Webhook.settings, err
 }
 
-// Builtin returns the built-in defaults. An error is a mistake in --annotation-prefix.
-func (c *CLI) Builtin() (*settings.Settings, error) {
-	s, err := c.Complete(options.New())
+// loadFile returns the settings in the file of --config.
+func loadFile(name string) (*annotations.Settings, error) {
+	o, err := options.Load([]string{"--config=" + name}, os.ReadFile)
 	if err != nil {
-		return nil, UsageError{err}
+		return nil, err
 	}
-	return s, nil
+	return o.Settings(annotations.CommonAPIServerAudiences())
 }
 
-// webhookOptions reads the options of the webhook; nil if only policies inject.
-func (c *CLI) webhookOptions(ctx context.Context) (*options.Options, error) {
-	if c.ConfigPath != "" {
-		return options.Parse([]string{"--config=" + c.ConfigPath}, os.ReadFile)
-	}
+// clusterSettings reads the settings of the webhook in the cluster, or of the policies if only
+// policies inject.
+func (c *CLI) clusterSettings(ctx context.Context) (*annotations.Settings, error) {
 	client, _, err := c.Clients()
 	if err != nil {
 		return nil, err
 	}
 	mutating, err := c.Installation(ctx, client)
-	if err != nil || mutating == nil {
+	if err != nil {
 		return nil, err
+	}
+	if mutating == nil {
+		return c.PolicySettings(&c.Webhook.Policies.Source)
 	}
 	o, allowed, err := cluster.Options(ctx, client, mutating)
 	c.Webhook.allowed = allowed
-	return o, err
-}
-
-// Complete returns the settings of options. --annotation-prefix takes precedence.
-func (c *CLI) Complete(o *options.Options) (*settings.Settings, error) {
-	if c.Prefix != "" {
-		o.AnnotationPrefix = c.Prefix
+	if err != nil {
+		return nil, err
 	}
 	return o.Settings(annotations.CommonAPIServerAudiences())
 }
 
 // PolicySettings returns the settings of policies that were made from this source.
-func (c *CLI) PolicySettings(source *policies.Source) (*settings.Settings, error) {
-	o := options.New()
-	if len(source.Config) > 0 {
-		if err := o.ReadConfig(source.Config, o.FlagSet()); err != nil {
-			return nil, err
-		}
-	}
-	if source.AnnotationPrefix != "" {
-		o.AnnotationPrefix = source.AnnotationPrefix
-	}
-	s, err := c.Complete(o)
+func (c *CLI) PolicySettings(source *policies.Source) (*annotations.Settings, error) {
+	s, err := settings.Load(source.Config, source.ReservedAudiences)
 	if err != nil {
 		return nil, err
 	}
-	s.Defaults.ReservedAudiences = slices.Concat(s.Defaults.ReservedAudiences, source.ReservedAudiences)
 	if s, err = policies.Choose(s, source.Providers); err != nil {
 		return nil, fmt.Errorf("providers: %w", err)
 	}
@@ -427,7 +406,7 @@ func (c *CLI) NoteUnknown(object metav1.Object) {
 	if c.Webhook.Unread == nil || c.Webhook.noted {
 		return
 	}
-	unknown := c.Webhook.settings.Keys.UnknownOnServiceAccount(object.GetAnnotations())
+	unknown := c.Webhook.settings.UnknownOnServiceAccount(object.GetAnnotations())
 	for _, p := range peer.All() {
 		if p.Asks(object.GetAnnotations()) {
 			unknown = append(unknown, p.Identity...)

@@ -143,7 +143,7 @@ func (c *CLI) Installation(ctx context.Context, client kubernetes.Interface) (*a
 // of a configuration or, if it is nil, without a webhook. Next to a webhook, a user who may not
 // list policies sees none.
 func (c *CLI) ReadPolicies(ctx context.Context, client kubernetes.Interface, mutating *admissionregistrationv1.MutatingWebhookConfiguration) (err error) {
-	c.Webhook.Policies, err = cluster.ReadInjecting(ctx, client, c.Prefix)
+	c.Webhook.Policies, err = cluster.ReadInjecting(ctx, client)
 	if mutating != nil && apierrors.IsForbidden(err) {
 		err = nil
 	}

@@ -15,7 +15,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
-	"github.com/lanyard-dev/lanyard/internal/injected"
+	"github.com/lanyard-dev/lanyard/pkg/mutate/injected"
 )
 
 //go:embed explain.txt
@@ -60,12 +60,15 @@ func (e *Explanation) Print(p *command.Page) {
 	if e.New.Local {
 		p.Text(2, command.Warn, "evaluated here, not by the cluster: "+e.New.Limits)
 	}
-	printPod(p, e.New.Why, e.New.Containers, e.New.Fix)
+	printPod(p, e.New.Why, e.New.Containers, nil, e.New.Fix)
+	for _, warning := range e.New.Warnings {
+		p.Text(4, command.Faint, warning)
+	}
 	if l := e.Live; l != nil {
 		p.Line("")
 		style := map[injected.State]string{injected.Current: command.Good, injected.Stale: command.Bad, injected.Without: command.Bad}[l.State]
 		p.Line("this pod: %s", p.Style(style, string(l.State)))
-		printPod(p, l.Why+"; created "+l.Created, l.Containers, l.Fix)
+		printPod(p, l.Why+"; created "+l.Created, l.Containers, l.Differences, l.Fix)
 	}
 	if len(e.MissingRights) > 0 {
 		e.printMissing(p)
@@ -138,8 +141,8 @@ func printFix(p *command.Page, fix string) {
 	}
 }
 
-// printPod writes the outcome for a pod: the reason, the containers and the fix.
-func printPod(p *command.Page, why string, containers []Container, fix string) {
+// printPod writes the outcome for a pod: the reason, the containers, the differences and the fix.
+func printPod(p *command.Page, why string, containers []Container, differences []injected.Difference, fix string) {
 	p.Text(2, "", why)
 	var rows [][]string
 	for _, c := range containers {
@@ -159,6 +162,9 @@ func printPod(p *command.Page, why string, containers []Container, fix string) {
 		for _, r := range c.Reasons {
 			p.Text(4, command.Faint, fmt.Sprintf("%s: %s: %s", c.Name, r.Reason, r.Detail))
 		}
+	}
+	for _, d := range differences {
+		p.Text(2, "", d.String())
 	}
 	printFix(p, fix)
 }

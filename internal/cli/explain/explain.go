@@ -1,36 +1,36 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package explain explains why a pod has its credentials, or none. It is pure:
-// callers read the objects and send the dry run, and Explain combines the results,
-// using the reasons of package reason.
+// Package explain explains why a pod has its credentials, or none: Explain combines the
+// answer of the API server about a new pod with the decision about the same pod, which it
+// makes itself. reader reads the objects and sends the dry run.
 package explain
 
 import (
 	"cmp"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/cli/ask"
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
-	"github.com/lanyard-dev/lanyard/internal/injected"
 	"github.com/lanyard-dev/lanyard/internal/peer"
-	"github.com/lanyard-dev/lanyard/internal/provider"
-	"github.com/lanyard-dev/lanyard/internal/reason"
-	"github.com/lanyard-dev/lanyard/internal/settings"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/pkg/mutate"
+	"github.com/lanyard-dev/lanyard/pkg/mutate/injected"
+	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
 )
 
 // Input holds the objects and the answers about new pods.
 type Input struct {
-	*settings.Settings
+	*annotations.Settings
 	// Object is the object in the user's question, such as deployment/cart.
 	Object string
 	// Namespace is the namespace of the object. It has only its name if it was not read.
@@ -49,8 +49,12 @@ type Input struct {
 	// Probe is the answer about a second pod, which has the label of the probe; nil if that
 	// pod was not sent.
 	Probe *ask.Answer
-	// Called reports whether Lanyard is called for the namespace.
-	Called bool
+	// Called reports whether Lanyard is called for the namespace. Registration is the webhook
+	// configuration; nil if it was not read.
+	Called       bool
+	Registration *admissionregistrationv1.MutatingWebhookConfiguration
+	// Unread reports whether the settings of the webhook are not known.
+	Unread bool
 	// GuardProblem is the problem with the guard; empty if the guard is in place.
 	GuardProblem string
 	// NoGuard reports whether the guard was read and denies nothing.
@@ -148,6 +152,8 @@ type New struct {
 	Local      bool        `json:"local,omitempty"`
 	Limits     string      `json:"limits,omitempty"`
 	Containers []Container `json:"containers,omitempty"`
+	// Warnings are the warnings of the webhook, if the reasons of the containers are not known.
+	Warnings []string `json:"warnings,omitempty"`
 }
 
 // Container describes the credentials of a container.
@@ -163,10 +169,14 @@ type Container struct {
 	Reasons []Reason `json:"reasons,omitempty"`
 }
 
-// Reason is a finding.
+// Reason is a finding about a container. The fields are those of mutate.Finding.
 type Reason struct {
 	Reason reason.Reason `json:"reason"`
+	Field  string        `json:"field,omitempty"`
+	Got    string        `json:"got,omitempty"`
+	Want   string        `json:"want,omitempty"`
 	Detail string        `json:"detail"`
+	Fix    string        `json:"fix,omitempty"`
 }
 
 // Live is about a running pod.
@@ -181,6 +191,8 @@ type Live struct {
 	Why                  string      `json:"why"`
 	Fix                  string      `json:"fix,omitempty"`
 	Containers           []Container `json:"containers,omitempty"`
+	// Differences are those of a pod that has its credentials from another webhook.
+	Differences []injected.Difference `json:"differences,omitempty"`
 }
 
 // Problem reports whether something must be done: a pod does not get the credentials
@@ -195,7 +207,7 @@ func Explain(in *Input) *Explanation {
 		Object: in.Object, Namespace: in.Namespace.Name,
 		ServiceAccount:    in.serviceAccount(),
 		New:               in.new(),
-		AllowedIdentities: in.Namespace.Annotations[in.Keys.AllowedIdentities],
+		AllowedIdentities: in.Namespace.Annotations[annotations.AllowedIdentities],
 		GuardProblem:      in.GuardProblem,
 		MissingRights:     in.Missing,
 	}
@@ -221,25 +233,25 @@ func (in *Input) metadata() *metav1.PartialObjectMetadata {
 }
 
 // asks reports whether the ServiceAccount is known to ask for an identity.
-func (in *Input) asks() bool { return in.Keys.AskForIdentity(in.metadata().Annotations) }
+func (in *Input) asks() bool { return in.AskForIdentity(in.metadata().Annotations) }
 
 // waits reports whether the ServiceAccount is known to need an identity that it does not ask
 // for yet.
 func (in *Input) waits() bool {
 	object := in.metadata()
-	return in.Keys.Waits(object.Labels[in.Keys.IdentityLabel], object.Annotations)
+	return in.Waits(object.Labels[annotations.IdentityLabel], object.Annotations)
 }
 
 func (in *Input) serviceAccount() ServiceAccount {
 	object := in.metadata()
 	account := ServiceAccount{
 		Name: in.ServiceAccountName, Exists: !in.Absent, Read: in.ServiceAccount != nil,
-		Identities: Identities(in.Keys, object.Annotations), Required: in.waits(),
+		Identities: Identities(in.Settings, object.Annotations), Required: in.waits(),
 	}
-	if in.Called && in.asks() && !annotations.IsGuarded(object.Labels[in.Keys.IdentityLabel]) {
+	if in.Called && in.asks() && !annotations.IsGuarded(object.Labels[annotations.IdentityLabel]) {
 		account.Fix = "Add the guard's label: lanyard label serviceaccounts --namespace " + in.Namespace.Name
 	}
-	if annotated := in.annotated(); !annotated.IsZero() {
+	if annotated := cluster.Annotated(&object.ObjectMeta); !annotated.IsZero() {
 		account.Annotated = annotated.UTC().Format(time.RFC3339)
 	}
 	return account
@@ -247,50 +259,32 @@ func (in *Input) serviceAccount() ServiceAccount {
 
 // Identities returns the identities in the annotations of a ServiceAccount, as they
 // are written: the cluster's defaults are not known.
-func Identities(keys *annotations.Keys, values map[string]string) []Identity {
+func Identities(s *annotations.Settings, values map[string]string) []Identity {
 	var identities []Identity
-	for _, d := range keys.Asked(values) {
-		identities = append(identities, Identity{Provider: d.Name, Name: principal(keys, d, values)})
+	for _, d := range s.Asked(values) {
+		identities = append(identities, Identity{Provider: d.Name, Name: principal(d, values)})
 		if d.Profiles == nil {
 			continue
 		}
-		for _, name := range keys.ProfilesWith(d, d.Profiles.Parameter, values) {
-			identities = append(identities, Identity{d.Name, name, values[keys.Profile(d, d.Profiles.Parameter, name)]})
+		for _, name := range annotations.ProfilesWith(d, d.Profiles.Parameter, values) {
+			identities = append(identities, Identity{d.Name, name, values[annotations.ProfileKey(d, d.Profiles.Parameter, name)]})
 		}
 	}
 	return identities
 }
 
 // principal returns the name of an identity, or of a token without one.
-func principal(keys *annotations.Keys, d *provider.Definition, values map[string]string) string {
-	identity := provider.Identity{Definition: d, Values: provider.Values{}}
+func principal(d *annotations.Provider, values map[string]string) string {
+	identity := annotations.Identity{Provider: d, Values: annotations.Values{}}
 	if d.Plain() {
-		identity.Audience = values[keys.Audience]
+		identity.Audience = values[annotations.Audience]
 	}
 	for _, parameter := range d.PrincipalParameters {
-		identity.Values[parameter] = values[keys.Parameter(d, parameter)]
+		identity.Values[parameter] = values[annotations.Key(d, parameter)]
 	}
-	_, tokens := values[keys.Tokens]
+	_, tokens := values[annotations.Tokens]
 	identity.TokenAlone = tokens && identity.Principal() == ""
 	return identity.Principal()
-}
-
-// annotated returns when an annotation under the prefix was last written, as the
-// managed fields have it. The zero value stands for unknown.
-func (in *Input) annotated() (last metav1.Time) {
-	metadata, annotations := fieldpath.PathElement{FieldName: new("metadata")}, fieldpath.PathElement{FieldName: new("annotations")}
-	for _, entry := range in.metadata().ManagedFields {
-		var set fieldpath.Set
-		if entry.FieldsV1 == nil || entry.Time == nil || set.FromJSON(entry.FieldsV1.GetRawReader()) != nil {
-			continue
-		}
-		for path := range set.WithPrefix(metadata).WithPrefix(annotations).All() {
-			if name := path[0].FieldName; name != nil && strings.HasPrefix(*name, in.Keys.Prefix) && last.Before(entry.Time) {
-				last = *entry.Time
-			}
-		}
-	}
-	return last
 }
 
 // new describes the answer about a new pod.
@@ -307,14 +301,26 @@ func (in *Input) new() New {
 	case answer.Err != nil:
 		return New{Outcome: injected.Unknown, Why: "the credentials of a new pod are not known: " + answer.Err.Error()}
 	}
-	if providers := in.Got.GetAnnotations()[in.Keys.Injected]; providers != "" {
+	if providers := in.Got.GetAnnotations()[annotations.Injected]; providers != "" {
 		why := "a new pod gets " + strings.ReplaceAll(providers, ",", ", ")
 		if !in.Called {
 			why = "the pod template has Lanyard's annotations, but Lanyard is not called for the namespace"
 		}
-		return New{Outcome: Injected, Reason: reason.Injected, Why: why, Containers: in.containers(in.Got)}
+		n := New{Outcome: Injected, Reason: reason.Injected, Why: why}
+		decision, _ := in.decide()
+		n.Containers = in.containers(in.Got, decision)
+		if decision == nil {
+			n.Warnings = in.warnings()
+		}
+		return n
 	}
 	return in.without()
+}
+
+// warnings returns the warnings of the webhook about the pod Sent, in place of the findings. Without
+// the ServiceAccount and the settings of the webhook, the findings are not known here.
+func (in *Input) warnings() []string {
+	return slices.DeleteFunc(slices.Clone(in.Answer.Warnings), func(text string) bool { return !strings.HasPrefix(text, "lanyard: ") })
 }
 
 // insists describes the denial of pods that insist, or that have the label of an injected
@@ -323,7 +329,7 @@ func (in *Input) insists() New {
 	return New{
 		Outcome: Denied, Why: "the guard denies new pods that lack credentials, and Lanyard is not called for the namespace: " + in.exclusion(),
 		Fix: fmt.Sprintf("Remove %s: %q and the label %s from the pod template, move the workload to another namespace, or include this one.",
-			in.Keys.Inject, annotations.Insist, in.Keys.IdentityLabel),
+			annotations.Inject, annotations.Insist, annotations.IdentityLabel),
 	}
 }
 
@@ -357,24 +363,43 @@ func (in *Input) denied() New {
 	n := New{Outcome: Denied, Reason: denial.Reason, Why: denials[denial.By][0] + denial.Message, Fix: denials[denial.By][1]}
 	switch {
 	case in.waits() && (denial.Reason == reason.IdentityRequired || denial.By == ask.ByGuard):
-		name, label := in.ServiceAccountName, in.Keys.IdentityLabel
+		name, label := in.ServiceAccountName, annotations.IdentityLabel
 		hint, _ := in.hint()
 		n.Reason = reason.IdentityRequired
-		n.Why = fmt.Sprintf("the ServiceAccount %s has the label %s=%s, and no annotation that asks for an identity yet%s", name, label, annotations.LabelRequired, hint)
+		n.Why = fmt.Sprintf("the ServiceAccount %s has the label %s=%s, and no annotation that asks for an identity yet%s", name, label, annotations.IdentityRequired, hint)
 		n.Fix = fmt.Sprintf("%s If it needs no identity, remove the label: kubectl label serviceaccount %s %s- --namespace %s",
 			fixes[reason.IdentityRequired], name, label, in.Namespace.Name)
 	case denial.By == ask.ByLanyard:
 		n.Fix = fixes[denial.Reason]
 	case denial.By == ask.ByGuard && !in.Called:
 		return in.insists()
-	case denial.By == ask.ByGuard && in.ServiceAccount != nil && !in.asks() && in.Sent.GetLabels()[in.Keys.IdentityLabel] != "":
+	case denial.By == ask.ByGuard && in.ServiceAccount != nil && !in.asks() && in.Sent.GetLabels()[annotations.IdentityLabel] != "":
 		n.Fix = fixes[reason.ForeignInjection]
 	case denial.By == ask.ByGuard && in.unreachable() != "":
 		n.Why, n.Fix = "the guard denies new pods, because the API server cannot call Lanyard: "+in.unreachable(), checkFix
 	case denial.By == ask.ByGuard:
 		n.Why, n.Fix = "the guard denies new pods: Lanyard did not inject a container that needs credentials", checkFix
+		if decision, _ := in.decide(); leavesNothing(decision) {
+			return in.deniedByItsLists(decision)
+		}
 	}
 	return n
+}
+
+// leavesNothing reports whether the lists of a pod leave out all of its containers.
+func leavesNothing(d *mutate.Decision) bool {
+	return d != nil && len(d.Findings) > 0 && d.Findings[0].Reason == reason.NoContainer
+}
+
+// nothingLeft is why a pod whose lists leave out all of its containers gets no credentials.
+const nothingLeft = "the annotations of the pod leave out all of its containers"
+
+// deniedByItsLists describes the denial of a pod whose lists leave out all of its containers.
+func (in *Input) deniedByItsLists(decision *mutate.Decision) New {
+	return New{
+		Outcome: Denied, Reason: reason.NoContainer, Why: "the guard denies new pods: " + nothingLeft, Fix: decision.Findings[0].Fix,
+		Containers: in.containers(in.Sent, decision),
+	}
 }
 
 // unreachable returns the error of the API server's call of Lanyard; empty if the API server
@@ -386,35 +411,90 @@ func (in *Input) unreachable() string {
 	return in.Probe.Denial.Message
 }
 
+// decide decides about the pod Sent, with the rules of the webhook. Both results are nil if the
+// ServiceAccount was not read.
+func (in *Input) decide() (*mutate.Decision, error) {
+	if in.ServiceAccount == nil {
+		return nil, nil
+	}
+	text, err := json.Marshal(in.Sent)
+	if err != nil {
+		return nil, err
+	}
+	return ask.Decide(in.Settings, in.Namespace, in.ServiceAccount, text)
+}
+
 // without returns the reason why a new pod gets no credentials.
 func (in *Input) without() New {
-	pod, errs := annotations.ParsePod(in.Keys, in.Sent.GetAnnotations(), in.Sent.GetLabels()[in.Keys.Inject])
-	_, mirror := in.Sent.GetAnnotations()[annotations.MirrorPodKey]
 	n := New{Outcome: injected.Without}
+	decision, err := in.decide()
+	pod, _ := in.ParsePod(in.Sent.GetAnnotations(), in.Sent.GetLabels()[annotations.Inject])
 	switch {
-	case mirror:
-		n.Reason, n.Why = reason.MirrorPod, "the pod mirrors a static pod of a node, which cannot have a token"
-	case pod.OptOut:
-		n.Outcome, n.Reason, n.Why = injected.OptedOut, reason.OptedOut, "the pod has "+in.Keys.Inject+": \"false\""
-	case pod.Insists && in.Answer.Local != "" && !in.Called && !in.NoGuard:
+	case pod.Insists && in.Answer.Local != "" && !in.called() && !in.NoGuard:
 		return in.insists()
-	case in.ServiceAccount == nil:
+	case decision == nil && err == nil:
 		n.Why = "the pod is created without credentials. The reason is not known: you may not read its ServiceAccount"
-	case !in.asks():
-		hint, fix := in.hint()
-		if mistake := errs.ToAggregate(); hint == "" && mistake != nil {
-			hint = "; the pod's annotations have a mistake as well: " + mistake.Error()
+		return n
+	case decision == nil: // a new pod would be denied, if Lanyard were called
+		return in.uncalled()
+	}
+	n.Reason = decision.Reason
+	switch decision.Reason {
+	case reason.MirrorPod:
+		n.Why = "the pod mirrors a static pod of a node, which cannot have a token"
+	case reason.OptedOut:
+		n.Outcome, n.Why = injected.OptedOut, "the pod has "+annotations.Inject+": \"false\""
+		if pod.LeftToPeer != "" {
+			n.Why = "an annotation of the pod leaves the provider " + pod.LeftToPeer + " to another webhook"
 		}
-		n.Reason, n.Why, n.Fix = reason.NoIdentity, fmt.Sprintf("the ServiceAccount %s has no annotation that asks for an identity%s", in.ServiceAccountName, hint), fix
-	case pod.LeftToPeer != "":
-		n.Outcome, n.Reason, n.Why = injected.OptedOut, reason.OptedOut, "an annotation of the pod leaves the provider "+pod.LeftToPeer+" to another webhook"
+	case reason.NoIdentity:
+		hint, fix := in.hint()
+		if hint == "" && decision.Mistake != nil {
+			hint = "; the pod's annotations have a mistake as well: " + decision.Mistake.Err.Error()
+		}
+		n.Why, n.Fix = fmt.Sprintf("the ServiceAccount %s has no annotation that asks for an identity%s", in.ServiceAccountName, hint), fix
+	case reason.Injected, reason.AlreadyInjected:
+		return in.uncalled()
+	default:
+		if !in.called() {
+			return in.uncalled()
+		}
+		if leavesNothing(decision) && in.Answer.Local != "" && !in.NoGuard {
+			return in.deniedByItsLists(decision)
+		}
+		n.Outcome, n.Why = injected.LeftOut, "no container of the pod gets credentials"
+		if leavesNothing(decision) {
+			n.Why, n.Fix = nothingLeft, decision.Findings[0].Fix
+		}
+		n.Containers = in.containers(in.Sent, decision)
+	}
+	return n
+}
+
+// called reports whether the API server calls Lanyard for the pod Sent, as far as the webhook
+// configuration shows it.
+func (in *Input) called() bool {
+	selected, _ := cluster.Selects(in.Registration, in.Sent.GetLabels())
+	return in.Called && selected
+}
+
+// uncalled returns the reason why the API server did not call Lanyard for the pod Sent.
+func (in *Input) uncalled() New {
+	n := New{Outcome: injected.Without}
+	selected, certain := cluster.Selects(in.Registration, in.Sent.GetLabels())
+	switch {
 	case !in.Called:
 		n.Outcome, n.Why = injected.Excluded, "Lanyard is not called for the namespace: "+in.exclusion()
 		n.Fix = "Move the workload to another namespace, or include this one."
+	case !selected:
+		n.Outcome, n.Why = injected.Excluded, "Lanyard is not called for the pod: the objectSelector of the webhook "+cluster.PodWebhook+" does not select it"
+		n.Fix = "Correct the labels of the pod template, or the objectSelector."
 	case in.unreachable() != "":
 		n.Why, n.Fix = "the API server cannot call Lanyard: "+in.unreachable(), checkFix
 	case in.Probe != nil && in.Probe.Problem() != nil && !in.Probe.Denial.ShowsCall():
 		n.Why, n.Fix = "the API server did not call Lanyard for this pod. The cause is not known, because the pod of a probe was not created: "+in.Probe.Problem().Error(), checkFix
+	case certain && in.Registration != nil:
+		n.Why, n.Fix = "the API server did not call Lanyard for this pod, though it can, and the webhook "+cluster.PodWebhook+" selects it", checkFix
 	default:
 		n.Why = "the API server did not call Lanyard for this pod, though it can: the webhook " + cluster.PodWebhook + " does not select it"
 		n.Fix = "Compare the pod with the objectSelector and the matchConditions of the webhook."
@@ -424,8 +504,8 @@ func (in *Input) without() New {
 
 // exclusion names the label or selector that excludes the namespace.
 func (in *Input) exclusion() string {
-	if value, found := in.Namespace.Labels[in.Keys.Inject]; found && (value == annotations.LabelDisabled || value == annotations.OptOut) {
-		return fmt.Sprintf("it has the label %s=%s", in.Keys.Inject, value)
+	if value, found := in.Namespace.Labels[annotations.Inject]; found && (value == annotations.LabelDisabled || value == annotations.OptOut) {
+		return fmt.Sprintf("it has the label %s=%s", annotations.Inject, value)
 	}
 	if slices.Contains(in.ExcludedNamespaces, in.Namespace.Name) {
 		return "the settings of the webhook exclude it"
@@ -441,13 +521,13 @@ func (in *Input) hint() (hint, fix string) {
 	if i := slices.IndexFunc(peer.All(), func(p *peer.Peer) bool { return p.Asks(values) }); i >= 0 {
 		return in.peer(peer.All()[i])
 	}
-	known := in.Keys.ServiceAccount()
+	known := in.ServiceAccountKeys()
 	for _, key := range slices.Sorted(maps.Keys(values)) {
 		name := key[strings.LastIndex(key, "/")+1:]
 		if name != key && name == "audience" {
 			continue // a word that others use as well
 		}
-		if full := in.Keys.Prefix + name; full != key && slices.Contains(known, full) && in.Keys.IsIdentity(full) {
+		if full := annotations.Prefix + name; full != key && slices.Contains(known, full) && in.IsIdentity(full) {
 			return fmt.Sprintf(": %s has no effect, Lanyard reads %s", key, full), "Correct the annotation."
 		}
 	}
@@ -457,7 +537,7 @@ func (in *Input) hint() (hint, fix string) {
 // peer returns the hint about an annotation of another webhook, and the fix.
 // There is nothing to do if Lanyard does not adopt it: the other webhook may be there.
 func (in *Input) peer(p *peer.Peer) (hint, fix string) {
-	adopted := slices.ContainsFunc(in.Peers, func(adopted *peer.Peer) bool { return adopted.Name == p.Name })
+	adopted := slices.Contains(in.Peers, p.Name)
 	switch {
 	case adopted && in.Called:
 		return ": " + p.Identity[0] + " is not adopted yet", "Adopt it: lanyard adopt --namespace " + in.Namespace.Name
@@ -467,23 +547,17 @@ func (in *Input) peer(p *peer.Peer) (hint, fix string) {
 	return fmt.Sprintf(": %s is for %s, and Lanyard does not adopt it here (docs/migrate/adoption.md)", p.Identity[0], p.Program), ""
 }
 
-// finding matches a warning about one container.
-var finding = regexp.MustCompile(`^lanyard: ([a-z_]+): container "([^"]*)": (.*)$`)
-
-// containers describes the containers of a pod.
-func (in *Input) containers(pod metav1.Object) []Container {
-	selection, _ := annotations.ParsePod(in.Keys, pod.GetAnnotations(), "")
+// containers describes the containers of a pod. decision has the findings about them; nil if
+// they are not known.
+func (in *Input) containers(pod metav1.Object, decision *mutate.Decision) []Container {
 	var list []Container
 	for _, read := range in.read(pod).Containers {
 		c := Container{Name: read.Name, Type: read.Kind, Token: read.TakesPart, Providers: read.Providers}
-		if pod == in.Got {
-			for _, text := range in.Answer.Warnings {
-				if match := finding.FindStringSubmatch(text); match != nil && match[2] == c.Name {
-					c.Reasons = append(c.Reasons, Reason{reason.Reason(match[1]), match[3]})
+		if decision != nil {
+			for _, f := range decision.Findings {
+				if f.Container == c.Name {
+					c.Reasons = append(c.Reasons, Reason{f.Reason, f.Field, f.Got, f.Want, f.Detail, f.Fix})
 				}
-			}
-			if why := selection.LeavesOut(c.Name); why != "" {
-				c.Reasons = append(c.Reasons, Reason{reason.ContainerNotSelected, why})
 			}
 		}
 		list = append(list, c)
@@ -496,7 +570,7 @@ func (in *Input) read(pod metav1.Object) *injected.Pod {
 	if pod == nil {
 		return nil
 	}
-	read, err := injected.Read(pod, in.Keys)
+	read, err := injected.Read(pod, in.Settings)
 	if err != nil { // the pod template of a custom kind has a mistake
 		return new(injected.Pod)
 	}
@@ -504,39 +578,111 @@ func (in *Input) read(pod metav1.Object) *injected.Pod {
 }
 
 // sentences describe a running pod. The first row that fits is the row of a pod: with its state,
-// and with the outcome for new pods, if the row has an outcome. bare rows are for pods without
-// credentials.
+// and with the outcome for new pods, if the row has an outcome. Some rows are only for pods with
+// the credentials of one origin.
 var sentences = []struct {
 	state   injected.State
 	outcome injected.State
-	bare    bool
+	origin  origin
 	why     string
 }{
-	{injected.Excluded, "", true, "it has no credentials: Lanyard is not called for the namespace"},
-	{injected.Excluded, "", false, "it has credentials from the time before Lanyard was not called for the namespace"},
-	{injected.OptedOut, "", false, "it asks for no credentials"},
-	{injected.Unknown, Denied, false, "it cannot be compared with a new pod, which is denied"},
-	{injected.Unknown, "", false, "it cannot be compared with a new pod, whose credentials are not known"},
-	{injected.Without, "", false, "it has no credentials, and a new pod gets some"},
-	{injected.Stale, injected.Without, false, "it has credentials, and a new pod gets none"},
-	{injected.Stale, "", false, "its credentials differ from the credentials of a new pod"},
-	{injected.Current, "", true, "it has no credentials, like a new pod"},
-	{injected.Current, "", false, "it has the credentials of a new pod"},
+	{injected.None, "", others, "it has the credentials of another webhook, and its ServiceAccount asks Lanyard for none"},
+	{injected.Current, "", others, "it has the credentials of a new pod, from another webhook"},
+	{injected.Excluded, "", nowhere, "it has no credentials: Lanyard is not called for the namespace"},
+	{injected.Excluded, "", anywhere, "it has credentials from the time before Lanyard was not called for the namespace"},
+	{injected.OptedOut, "", anywhere, "it asks for no credentials"},
+	{injected.None, "", anywhere, "it has no credentials, like a new pod"},
+	{injected.LeftOut, "", anywhere, "none of its containers gets credentials, like a new pod"},
+	{injected.Unknown, injected.Without, nowhere, "it has no credentials, like a new pod"},
+	{injected.Unknown, Denied, anywhere, "it cannot be compared with a new pod, which is denied"},
+	{injected.Unknown, "", anywhere, "it cannot be compared with a new pod, whose credentials are not known"},
+	{injected.Without, "", anywhere, "it has no credentials, and a new pod gets some"},
+	{injected.Stale, injected.Without, anywhere, "it has credentials, and a new pod gets none"},
+	{injected.Stale, "", anywhere, "its credentials differ from the credentials of a new pod"},
+	{injected.Current, "", nowhere, "it has no credentials, like a new pod"},
+	{injected.Current, "", anywhere, "it has the credentials of a new pod"},
+}
+
+// origin is where a pod has its credentials from.
+type origin string
+
+const (
+	anywhere origin = ""
+	nowhere  origin = "nowhere"
+	others   origin = "another webhook"
+)
+
+// origin returns where the running pod has its credentials from, as far as it matters.
+func (in *Input) origin() origin {
+	switch {
+	case in.read(in.Live).OfOthers(in.Settings):
+		return others
+	case in.Live.GetAnnotations()[annotations.Injected] == "":
+		return nowhere
+	}
+	return anywhere
+}
+
+// compared compares the running pod: by the decision about the pod itself, and if it then differs
+// from a new one, by the answer about a new pod. If another webhook injected it, only the pod
+// template shows what its containers set themselves.
+func (in *Input) compared() injected.Comparison {
+	pod, s := in.Live, in.Settings
+	selection, _ := in.ParsePod(pod.GetAnnotations(), pod.GetLabels()[annotations.Inject])
+	compared, err := in.compare()
+	switch state := compared.State; {
+	case selection.OptOut, err == nil && state == injected.OptedOut:
+		return injected.Comparison{State: injected.OptedOut}
+	case !in.called():
+		return injected.Comparison{State: injected.Excluded}
+	case in.Got == nil:
+		return injected.Comparison{State: injected.Unknown}
+	case in.origin() == others:
+	case err == nil && state != injected.Stale && state != injected.Without && state != injected.Unknown, err == nil && in.Answer.Local != "":
+		return compared
+	}
+	result := in.read(pod).Against(in.read(in.Got), s)
+	if result.State == injected.Unknown && in.ServiceAccount != nil && !in.asks() {
+		result.State = injected.None
+	}
+	return result
+}
+
+// errUnread is the error of a comparison without a ServiceAccount, or without settings.
+var errUnread = errors.New("not read")
+
+// compare compares the running pod with a new one, by the rules of the webhook.
+func (in *Input) compare() (injected.Comparison, error) {
+	if in.ServiceAccount == nil || in.Unread {
+		return injected.Comparison{}, errUnread
+	}
+	text, err := json.Marshal(in.Live)
+	if err != nil {
+		return injected.Comparison{}, err
+	}
+	account := ask.Account(in.Namespace, in.ServiceAccount)
+	return injected.Compare(in.Settings, account, annotations.NamespaceObject(in.Namespace), text, in.unchanged())
+}
+
+// unchanged reports whether the running pod was created with the current annotations of its
+// ServiceAccount.
+func (in *Input) unchanged() bool {
+	return in.ServiceAccount != nil && cluster.IsUnchanged(in.Live, cluster.UnchangedSince(in.ServiceAccount))
 }
 
 // live compares the running pod with a new one.
 func (in *Input) live(n *New) *Live {
 	pod := in.Live
-	selection, _ := annotations.ParsePod(in.Keys, pod.GetAnnotations(), pod.GetLabels()[in.Keys.Inject])
-	created, annotated := pod.GetCreationTimestamp(), in.annotated()
+	created, annotated := pod.GetCreationTimestamp(), cluster.Annotated(&in.metadata().ObjectMeta)
+	compared, from := in.compared(), in.origin()
 	l := &Live{
-		State:    injected.Judge(in.read(pod), in.read(in.Got), in.Called, selection.OptOut, in.Keys),
-		Injected: pod.GetAnnotations()[in.Keys.Injected], Created: created.UTC().Format(time.RFC3339),
+		State: compared.State, Differences: compared.Differences,
+		Injected: pod.GetAnnotations()[annotations.Injected], Created: created.UTC().Format(time.RFC3339),
 		OlderThanAnnotations: !annotated.IsZero() && created.Before(&annotated),
-		Containers:           in.containers(pod),
+		Containers:           in.containers(pod, nil),
 	}
 	for _, s := range sentences {
-		if s.state == l.State && (s.outcome == "" || s.outcome == n.Outcome) && (!s.bare || l.Injected == "") {
+		if s.state == l.State && (s.outcome == "" || s.outcome == n.Outcome) && (s.origin == anywhere || s.origin == from) {
 			l.Why = s.why
 			break
 		}

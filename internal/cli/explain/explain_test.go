@@ -4,26 +4,27 @@
 package explain
 
 import (
+	"encoding/json"
 	"errors"
+	"maps"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"sigs.k8s.io/yaml"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/cli/ask"
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
-	"github.com/lanyard-dev/lanyard/internal/injected"
 	"github.com/lanyard-dev/lanyard/internal/peer"
-	"github.com/lanyard-dev/lanyard/internal/provider"
-	"github.com/lanyard-dev/lanyard/internal/reason"
 	"github.com/lanyard-dev/lanyard/internal/settings"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/pkg/mutate/injected"
+	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
+	"github.com/lanyard-dev/lanyard/test/support/peers"
 )
 
 const (
@@ -31,45 +32,59 @@ const (
 	path = "/var/run/secrets/lanyard.dev/serviceaccount"
 )
 
-func newKeys(t *testing.T) *annotations.Keys {
+func newSettings(t *testing.T) *annotations.Settings {
 	t.Helper()
-	keys, err := annotations.NewKeys(annotations.DefaultPrefix, provider.Builtin())
+	s, err := settings.Load(nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &keys
+	return s
 }
 
-// injectedPod returns what Lanyard makes of a pod with one container.
-func injectedPod(role string) *corev1.Pod {
-	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"lanyard.dev/injected": "aws"}},
-		Spec: corev1.PodSpec{
-			Volumes: []corev1.Volume{{Name: "bound-sa-token", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
-				Sources: []corev1.VolumeProjection{{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Audience: "sts.amazonaws.com", Path: "aws/token"}}},
-			}}}},
-			Containers: []corev1.Container{{
-				Name: "main",
-				Env:  []corev1.EnvVar{{Name: "AWS_ROLE_ARN", Value: role}, {Name: "AWS_WEB_IDENTITY_TOKEN_FILE", Value: path + "/aws/token"}},
-				VolumeMounts: []corev1.VolumeMount{
-					{Name: "data", MountPath: "/data"}, {Name: "bound-sa-token", MountPath: path, ReadOnly: true},
-				},
-			}},
-		},
+// newPod returns a pod before Lanyard changes it.
+func newPod() *corev1.Pod {
+	return &corev1.Pod{Spec: corev1.PodSpec{ServiceAccountName: "cart", Containers: []corev1.Container{{Name: "main"}}}}
+}
+
+// injectedPod returns what Lanyard makes of newPod.
+func injectedPod(t *testing.T, role string) *corev1.Pod {
+	t.Helper()
+	return inject(t, newPod(), role)
+}
+
+// inject returns what Lanyard makes of a pod.
+func inject(t *testing.T, pod *corev1.Pod, role string) *corev1.Pod {
+	t.Helper()
+	text, err := json.Marshal(pod)
+	if err != nil {
+		t.Fatal(err)
 	}
+	account := &metav1.ObjectMeta{Name: "cart", Annotations: map[string]string{"lanyard.dev/aws-role-arn": role}}
+	decision, err := ask.Decide(newSettings(t), &metav1.ObjectMeta{Name: "shop"}, account, text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text, err = decision.Apply(text); err != nil {
+		t.Fatal(err)
+	}
+	result := new(corev1.Pod)
+	if err := json.Unmarshal(text, result); err != nil {
+		t.Fatal(err)
+	}
+	return result
 }
 
 // input returns a case in which a new pod is injected. Each test changes it.
 func input(t *testing.T) *Input {
 	t.Helper()
 	return &Input{
-		Settings: &settings.Settings{Keys: newKeys(t), Defaults: &annotations.Defaults{}}, Object: "deployment/cart", Called: true,
+		Settings: newSettings(t), Object: "deployment/cart", Called: true,
 		Namespace:          &metav1.ObjectMeta{Name: "shop"},
 		ServiceAccountName: "cart",
 		ServiceAccount: &metav1.ObjectMeta{
 			Name: "cart", Annotations: map[string]string{"lanyard.dev/aws-role-arn": role}, Labels: map[string]string{"lanyard.dev/identity": "enabled"},
 		},
-		Sent: &corev1.Pod{}, Got: injectedPod(role),
+		Sent: newPod(), Got: injectedPod(t, role),
 	}
 }
 
@@ -98,82 +113,82 @@ func TestNewPods(t *testing.T) {
 			Denied, reason.ServiceAccountNotFound, "the ServiceAccount cart does not exist", true,
 		},
 		"the ServiceAccount asks for nothing": {
-			func(in *Input) { in.ServiceAccount.Annotations, in.Got = nil, &corev1.Pod{} },
+			func(in *Input) { in.ServiceAccount.Annotations, in.Got = nil, newPod() },
 			injected.Without, reason.NoIdentity, "the ServiceAccount cart has no annotation that asks for an identity", false,
 		},
 		"the annotation has no prefix": {
 			func(in *Input) {
-				in.ServiceAccount.Annotations, in.Got = map[string]string{"aws-role-arn": role, "audience": "x"}, &corev1.Pod{}
+				in.ServiceAccount.Annotations, in.Got = map[string]string{"aws-role-arn": role, "audience": "x"}, newPod()
 			},
 			injected.Without, reason.NoIdentity, "the ServiceAccount cart has no annotation that asks for an identity: audience has no effect, Lanyard reads lanyard.dev/audience", true,
 		},
 		"the annotation has another prefix": {
 			func(in *Input) {
-				in.ServiceAccount.Annotations, in.Got = map[string]string{"example.com/audience": "x", "lanyard.io/aws-role-arn": role}, &corev1.Pod{}
+				in.ServiceAccount.Annotations, in.Got = map[string]string{"example.com/audience": "x", "lanyard.io/aws-role-arn": role}, newPod()
 			},
 			injected.Without, reason.NoIdentity, "the ServiceAccount cart has no annotation that asks for an identity: lanyard.io/aws-role-arn has no effect, Lanyard reads lanyard.dev/aws-role-arn", true,
 		},
 		"the annotation is another webhook's": {
 			func(in *Input) {
-				in.ServiceAccount.Annotations, in.Got = map[string]string{"eks.amazonaws.com/role-arn": role}, &corev1.Pod{}
+				in.ServiceAccount.Annotations, in.Got = map[string]string{"eks.amazonaws.com/role-arn": role}, newPod()
 			},
 			injected.Without, reason.NoIdentity, "the ServiceAccount cart has no annotation that asks for an identity: eks.amazonaws.com/role-arn is for amazon-eks-pod-identity-webhook, and Lanyard does not adopt it here (docs/migrate/adoption.md)", false,
 		},
 		"the annotation is another webhook's without a value": {
 			func(in *Input) {
-				in.ServiceAccount.Annotations, in.Got = map[string]string{"eks.amazonaws.com/role-arn": ""}, &corev1.Pod{}
+				in.ServiceAccount.Annotations, in.Got = map[string]string{"eks.amazonaws.com/role-arn": ""}, newPod()
 			},
 			injected.Without, reason.NoIdentity, "the ServiceAccount cart has no annotation that asks for an identity", false,
 		},
 		"the annotation is another webhook's, and not adopted yet": {
 			func(in *Input) {
-				in.ServiceAccount.Annotations, in.Got = map[string]string{"iam.gke.io/gcp-service-account": "x", "eks.amazonaws.com/role-arn": role}, &corev1.Pod{}
-				in.Peers = peer.All()[:1]
+				in.ServiceAccount.Annotations, in.Got = map[string]string{"iam.gke.io/gcp-service-account": "x", "eks.amazonaws.com/role-arn": role}, newPod()
+				in.Peers = []string{"eks"}
 			},
 			injected.Without, reason.NoIdentity, "the ServiceAccount cart has no annotation that asks for an identity: eks.amazonaws.com/role-arn is not adopted yet", true,
 		},
 		"the annotation is another webhook's, in an excluded namespace": {
 			func(in *Input) {
-				in.ServiceAccount.Annotations, in.Got = map[string]string{"eks.amazonaws.com/role-arn": role}, &corev1.Pod{}
-				in.Peers, in.Called = peer.All(), false
+				in.ServiceAccount.Annotations, in.Got = map[string]string{"eks.amazonaws.com/role-arn": role}, newPod()
+				in.Peers, in.Called = peer.Names(), false
 			},
 			injected.Without, reason.NoIdentity, "the ServiceAccount cart has no annotation that asks for an identity: eks.amazonaws.com/role-arn is not adopted, because Lanyard is not called for the namespace: the namespaceSelector of the webhook pods.lanyard.dev does not select it", false,
 		},
 		"the pod opts out by an annotation": {
 			func(in *Input) {
 				in.Sent.SetAnnotations(map[string]string{"lanyard.dev/inject": "false"})
-				in.Got = &corev1.Pod{}
+				in.Got = newPod()
 			},
 			injected.OptedOut, reason.OptedOut, "the pod has lanyard.dev/inject: \"false\"", false,
 		},
 		"the pod opts out by a label": {
 			func(in *Input) {
 				in.Sent.SetLabels(map[string]string{"lanyard.dev/inject": "false"})
-				in.Got = &corev1.Pod{}
+				in.Got = newPod()
 			},
 			injected.OptedOut, reason.OptedOut, "the pod has lanyard.dev/inject: \"false\"", false,
 		},
 		"the pod mirrors a static pod": {
 			func(in *Input) {
 				in.Sent.SetAnnotations(map[string]string{"kubernetes.io/config.mirror": "x"})
-				in.Got = &corev1.Pod{}
+				in.Got = newPod()
 			},
 			injected.Without, reason.MirrorPod, "the pod mirrors a static pod", false,
 		},
 		"the namespace is left out by its name": {
-			func(in *Input) { in.Called, in.Got = false, &corev1.Pod{} },
+			func(in *Input) { in.Called, in.Got = false, newPod() },
 			injected.Excluded, "", "Lanyard is not called for the namespace: the namespaceSelector of the webhook pods.lanyard.dev", true,
 		},
 		"the namespace opts out": {
 			func(in *Input) {
-				in.Called, in.Got = false, &corev1.Pod{}
+				in.Called, in.Got = false, newPod()
 				in.Namespace.Labels = map[string]string{"lanyard.dev/inject": "disabled"}
 			},
 			injected.Excluded, "", "Lanyard is not called for the namespace: it has the label lanyard.dev/inject=disabled", true,
 		},
 		"the namespace opts out with the word for pods": {
 			func(in *Input) {
-				in.Called, in.Got = false, &corev1.Pod{}
+				in.Called, in.Got = false, newPod()
 				in.Namespace.Labels = map[string]string{"lanyard.dev/inject": "false"}
 			},
 			injected.Excluded, "", "Lanyard is not called for the namespace: it has the label lanyard.dev/inject=false", true,
@@ -184,20 +199,20 @@ func TestNewPods(t *testing.T) {
 		},
 		"the webhook cannot be called": {
 			func(in *Input) {
-				in.Got, in.Probe = &corev1.Pod{}, denied(ask.ByNoCall, `failed calling webhook "probe.lanyard.dev": x509: unknown authority`)
+				in.Got, in.Probe = newPod(), denied(ask.ByNoCall, `failed calling webhook "probe.lanyard.dev": x509: unknown authority`)
 			},
 			injected.Without, "", `the API server cannot call Lanyard: failed calling webhook "probe.lanyard.dev": x509: unknown authority`, true,
 		},
 		"the webhook does not select the pod": {
-			func(in *Input) { in.Got, in.Probe = &corev1.Pod{}, &ask.Answer{} },
+			func(in *Input) { in.Got, in.Probe = newPod(), &ask.Answer{} },
 			injected.Without, "", "the API server did not call Lanyard for this pod, though it can", true,
 		},
 		"the webhook does not select the pod, and denies the pod of the probe": {
-			func(in *Input) { in.Got, in.Probe = &corev1.Pod{}, denied(ask.ByLanyard, "no") },
+			func(in *Input) { in.Got, in.Probe = newPod(), denied(ask.ByLanyard, "no") },
 			injected.Without, "", "the API server did not call Lanyard for this pod, though it can", true,
 		},
 		"a policy denies the pod of the probe": {
-			func(in *Input) { in.Got, in.Probe = &corev1.Pod{}, denied(ask.ByOther, "Kyverno: no") },
+			func(in *Input) { in.Got, in.Probe = newPod(), denied(ask.ByOther, "Kyverno: no") },
 			injected.Without, "", "the API server did not call Lanyard for this pod. The cause is not known, because the pod of a probe was not created: Kyverno: no", true,
 		},
 		"Lanyard denies the pod": {
@@ -278,7 +293,7 @@ func TestNewPods(t *testing.T) {
 			func(in *Input) { in.ServiceAccount = nil }, Injected, reason.Injected, "a new pod gets aws", false,
 		},
 		"the ServiceAccount may not be read, and the pod is not injected": {
-			func(in *Input) { in.ServiceAccount, in.Got = nil, &corev1.Pod{} },
+			func(in *Input) { in.ServiceAccount, in.Got = nil, newPod() },
 			injected.Without, "", "the pod is created without credentials. The reason is not known: you may not read its ServiceAccount", false,
 		},
 	} {
@@ -302,17 +317,19 @@ func TestRunningPods(t *testing.T) {
 		why    string
 		fix    bool
 	}{
-		"the same role":   {func(in *Input) { in.Live = injectedPod(role) }, injected.Current, "it has the credentials of a new pod", false},
-		"another role":    {func(in *Input) { in.Live = injectedPod(role + "2") }, injected.Stale, "its credentials differ from the credentials of a new pod", true},
-		"none, but asked": {func(in *Input) { in.Live = &corev1.Pod{} }, injected.Without, "it has no credentials, and a new pod gets some: it was created before its ServiceAccount was annotated, or while Lanyard was not called", true},
-		"none, as a new":  {func(in *Input) { in.Live, in.Got, in.ServiceAccount.Annotations = &corev1.Pod{}, &corev1.Pod{}, nil }, injected.Current, "it has no credentials, like a new pod", false},
+		"the same role":   {func(in *Input) { in.Live = injectedPod(t, role) }, injected.Current, "it has the credentials of a new pod", false},
+		"another role":    {func(in *Input) { in.Live = injectedPod(t, role+"2") }, injected.Stale, "its credentials differ from the credentials of a new pod", true},
+		"none, but asked": {func(in *Input) { in.Live = newPod() }, injected.Without, "it has no credentials, and a new pod gets some: it was created before its ServiceAccount was annotated, or while Lanyard was not called", true},
+		"none, as a new":  {func(in *Input) { in.Live, in.Got, in.ServiceAccount.Annotations = newPod(), newPod(), nil }, injected.None, "it has no credentials, like a new pod", false},
 		"more than a new": {func(in *Input) {
-			in.Live, in.Got, in.ServiceAccount.Annotations = injectedPod(role), &corev1.Pod{}, nil
+			in.Live, in.Got, in.ServiceAccount.Annotations = injectedPod(t, role), newPod(), nil
 		}, injected.Stale, "it has credentials, and a new pod gets none", true},
-		"new pods denied":  {func(in *Input) { in.Live, in.Got, in.Answer = injectedPod(role), nil, *denied(ask.ByOther, "no") }, injected.Unknown, "it cannot be compared", false},
-		"older than asked": {func(in *Input) { in.Live = &corev1.Pod{}; annotated(in, time.Unix(100, 0)) }, injected.Without, "it has no credentials, and a new pod gets some: it is older than the annotations of its ServiceAccount", true},
+		"new pods denied":  {func(in *Input) { in.Live, in.Got, in.Answer = injectedPod(t, role), nil, *denied(ask.ByOther, "no") }, injected.Unknown, "it cannot be compared", false},
+		"older than asked": {func(in *Input) { in.Live = newPod(); annotated(in, time.Unix(100, 0)) }, injected.Without, "it has no credentials, and a new pod gets some: it is older than the annotations of its ServiceAccount", true},
 		"younger than asked": {func(in *Input) {
-			in.Live = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.Unix(200, 0)}}
+			live := newPod()
+			live.CreationTimestamp = metav1.Unix(200, 0)
+			in.Live = live
 			annotated(in, time.Unix(100, 0))
 		}, injected.Without, "it has no credentials, and a new pod gets some: it was created while Lanyard was not called", true},
 	} {
@@ -342,31 +359,33 @@ func TestRunningPodsInTheWordsOfStatus(t *testing.T) {
 		why    string
 	}{
 		"excluded": {
-			func(in *Input) { in.Live, in.Got, in.Called = &corev1.Pod{}, &corev1.Pod{}, false },
+			func(in *Input) { in.Live, in.Got, in.Called = newPod(), newPod(), false },
 			injected.Excluded, cluster.GuardExcluded, "it has no credentials: Lanyard is not called for the namespace",
 		},
 		"excluded after the injection": {
-			func(in *Input) { in.Live, in.Got, in.Called = injectedPod(role), &corev1.Pod{}, false },
+			func(in *Input) { in.Live, in.Got, in.Called = injectedPod(t, role), newPod(), false },
 			injected.Excluded, cluster.GuardExcluded, "it has credentials from the time before",
 		},
 		"opted out": {
 			func(in *Input) {
-				in.Live, in.Got = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"lanyard.dev/inject": "false"}}}, &corev1.Pod{}
+				live := newPod()
+				live.Labels = map[string]string{"lanyard.dev/inject": "false"}
+				in.Live, in.Got = live, newPod()
 				in.Sent = in.Live
 			},
 			injected.OptedOut, cluster.GuardOn, "it asks for no credentials",
 		},
 		"not known": {
-			func(in *Input) { in.Live, in.Got, in.Answer.Err = injectedPod(role), nil, errors.New("EOF") },
+			func(in *Input) { in.Live, in.Got, in.Answer.Err = injectedPod(t, role), nil, errors.New("EOF") },
 			injected.Unknown, cluster.GuardOn, "it cannot be compared with a new pod, whose credentials are not known",
 		},
 		"unguarded": {
-			func(in *Input) { in.Live, in.ServiceAccount.Labels = injectedPod(role), nil },
+			func(in *Input) { in.Live, in.ServiceAccount.Labels = injectedPod(t, role), nil },
 			injected.Current, cluster.GuardOff, "it has the credentials of a new pod",
 		},
 		"a ServiceAccount that needs no guard": {
-			func(in *Input) { in.Live, in.Got, in.ServiceAccount.Annotations = &corev1.Pod{}, &corev1.Pod{}, nil },
-			injected.Current, "", "it has no credentials, like a new pod",
+			func(in *Input) { in.Live, in.Got, in.ServiceAccount.Annotations = newPod(), newPod(), nil },
+			injected.None, "", "it has no credentials, like a new pod",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -376,6 +395,72 @@ func TestRunningPodsInTheWordsOfStatus(t *testing.T) {
 			got := Explain(in)
 			if got.Live.State != test.state || got.Guard != test.guard || !strings.HasPrefix(got.Live.Why, test.why) || got.Live.Fix != "" {
 				t.Errorf("got %+v and guard %q, want %s, %q and %q", got.Live, got.Guard, test.state, test.guard, test.why)
+			}
+		})
+	}
+}
+
+// A pod of another webhook is compared with a pod of the template, which shows what the containers
+// set themselves.
+func TestARunningPodOfAnotherWebhook(t *testing.T) {
+	t.Parallel()
+	theirs := func(role string, env ...corev1.EnvVar) *corev1.Pod {
+		pod := newPod()
+		pod.Spec.Containers[0].Env = env
+		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "cart", Annotations: map[string]string{"eks.amazonaws.com/role-arn": role}}}
+		if err := (&peers.EKS{TokenExpiration: 3600}).Mutate(pod, account); err != nil {
+			t.Fatal(err)
+		}
+		return pod
+	}
+	moved := injected.Difference{Container: "main", Field: "aws-token-path", Got: "/var/run/secrets/eks.amazonaws.com/serviceaccount/token", Minor: true}
+	google := map[string]string{
+		"cloud.google.com/workload-identity-provider": "projects/123456789012/locations/global/workloadIdentityPools/pool/providers/prov",
+		"cloud.google.com/service-account-email":      "my-app@my-project-123.iam.gserviceaccount.com",
+	}
+	own := newPod()
+	own.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "AWS_ROLE_ARN", Value: role + "-own"}}
+	for sentence, test := range map[string]struct {
+		change func(*Input)
+		want   injected.State
+		why    string
+		line   string
+	}{
+		"the same role": {func(in *Input) { in.Live = theirs(role) }, injected.Current, "it has the credentials of a new pod, from another webhook", moved.String()},
+		"another role":  {func(in *Input) { in.Live = theirs(role + "2") }, injected.Stale, "its credentials differ from the credentials of a new pod", "main: aws-role-arn: running pod " + role + "2, new pod " + role},
+		"a role of its own": {func(in *Input) {
+			in.Live, in.Sent, in.Got = theirs(role, corev1.EnvVar{Name: "AWS_ROLE_ARN", Value: role + "-own"}, corev1.EnvVar{Name: "AWS_WEB_IDENTITY_TOKEN_FILE", Value: moved.Got}), own, inject(t, own, role)
+		}, injected.Current, "it has the credentials of a new pod, from another webhook", moved.String()},
+		"a new pod gets none, because the annotations were forgotten": {func(in *Input) {
+			in.Live, in.ServiceAccount.Annotations, in.Got = theirs(role), nil, newPod()
+		}, injected.Stale, "it has credentials, and a new pod gets none", "main: aws-role-arn: running pod " + role + ", new pod none"},
+		"the other webhook is still there, and Lanyard gives nothing": {func(in *Input) {
+			in.Live, in.ServiceAccount.Annotations, in.Got = theirs(role), nil, theirs(role)
+		}, injected.None, "it has the credentials of another webhook, and its ServiceAccount asks Lanyard for none", ""},
+		"credentials of its own, which the other webhook replaced": {func(in *Input) {
+			in.Live, in.Got, in.ServiceAccount.Annotations = newPod(), newPod(), maps.Clone(google)
+			if err := new(peers.GCP).Mutate(in.Live.(*corev1.Pod), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Annotations: google}}); err != nil {
+				t.Fatal(err)
+			}
+			maps.Copy(in.ServiceAccount.Annotations, peer.Adopt(in.Settings, peer.All(), google).Set)
+			in.Got.(*corev1.Pod).Spec.Containers[0].Env = []corev1.EnvVar{{Name: "GOOGLE_APPLICATION_CREDENTIALS", Value: "/own/credentials.json"}}
+		}, injected.Stale, "it has credentials, and a new pod gets none", "main: GOOGLE_APPLICATION_CREDENTIALS: running pod none, new pod a file of its own"},
+		"a new pod is denied": {func(in *Input) {
+			in.Live, in.Got, in.Answer = theirs(role), nil, *denied(ask.ByLanyard, "no")
+		}, injected.Unknown, "it cannot be compared with a new pod, which is denied", ""},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			t.Parallel()
+			in := input(t)
+			test.change(in)
+			got := Explain(in)
+			if got.Live.State != test.want || got.Live.Why != test.why {
+				t.Errorf("got %s: %q, want %s: %q", got.Live.State, got.Live.Why, test.want, test.why)
+			}
+			var text strings.Builder
+			got.Print(&command.Page{W: &text})
+			if !strings.Contains(text.String(), test.line) || test.line == "" && len(got.Live.Differences) > 0 {
+				t.Errorf("got %s, want the line %q", text.String(), test.line)
 			}
 		})
 	}
@@ -406,7 +491,9 @@ func TestTheFixIsForOneWorkload(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			in := input(t)
-			in.Live, in.Owner = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "cart-0"}}, test.owner
+			live := newPod()
+			live.Name, in.Owner = "cart-0", test.owner
+			in.Live = live
 			if got := Explain(in).Live.Fix; got != test.want {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
@@ -470,7 +557,7 @@ func TestUnguardedServiceAccounts(t *testing.T) {
 		"with the label": {func(*Input) {}, false},
 		"without it":     {func(in *Input) { in.ServiceAccount.Labels = nil }, true},
 		"without it and an identity": {func(in *Input) {
-			in.ServiceAccount.Labels, in.ServiceAccount.Annotations, in.Got = nil, nil, &corev1.Pod{}
+			in.ServiceAccount.Labels, in.ServiceAccount.Annotations, in.Got = nil, nil, newPod()
 		}, false},
 		"without it, where it is moot": {func(in *Input) { in.ServiceAccount.Labels, in.Called = nil, false }, false},
 	} {
@@ -484,7 +571,7 @@ func TestUnguardedServiceAccounts(t *testing.T) {
 
 func TestIdentities(t *testing.T) {
 	t.Parallel()
-	keys := newKeys(t)
+	s := newSettings(t)
 	for name, test := range map[string]struct {
 		values map[string]string
 		want   []Identity
@@ -505,7 +592,7 @@ func TestIdentities(t *testing.T) {
 		},
 		"a provider of the cluster's": {map[string]string{"lanyard.dev/gcp-workload-identity-provider": "default"}, []Identity{{Provider: "gcp", Name: "default"}}},
 	} {
-		if diff := cmp.Diff(test.want, Identities(keys, test.values)); diff != "" {
+		if diff := cmp.Diff(test.want, Identities(s, test.values)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
@@ -514,30 +601,82 @@ func TestIdentities(t *testing.T) {
 func TestContainers(t *testing.T) {
 	t.Parallel()
 	in := input(t)
-	pod := injectedPod(role)
-	in.Got = pod
-	pod.Annotations["lanyard.dev/skip-containers"] = "proxy"
-	pod.Spec.InitContainers = []corev1.Container{{Name: "proxy"}}
-	windows := *pod.Spec.Containers[0].DeepCopy()
+	sent := newPod()
+	sent.Annotations = map[string]string{"lanyard.dev/skip-containers": "proxy"}
+	sent.Spec.InitContainers = []corev1.Container{{Name: "proxy"}}
+	sent.Spec.Containers = append(sent.Spec.Containers, corev1.Container{Name: "own", Env: []corev1.EnvVar{{Name: "AWS_WEB_IDENTITY_TOKEN_FILE", Value: "/own/token"}}})
+	got := inject(t, sent, role)
+	windows := *got.Spec.Containers[0].DeepCopy()
 	windows.Name, windows.Env[1].Value = "windows", `C:\var\run\secrets\lanyard.dev\serviceaccount\aws\token`
-	own := *pod.Spec.Containers[0].DeepCopy()
-	own.Name, own.Env[1].Value = "own", "/own/token"
-	profile := *pod.Spec.Containers[0].DeepCopy()
+	profile := *got.Spec.Containers[0].DeepCopy()
 	profile.Name, profile.Env = "profile", []corev1.EnvVar{{Name: "AWS_PROFILE", Value: "audit"}, {Name: "AWS_CONFIG_FILE", Value: path + "/aws/config"}}
-	pod.Spec.Containers = append(pod.Spec.Containers, windows, profile, own)
-	in.Answer.Warnings = []string{
-		`lanyard: environment_taken: container "own": AWS_WEB_IDENTITY_TOKEN_FILE is set`,
-		`another warning`, `lanyard: environment_taken: container "gone": x`,
-	}
+	got.Spec.Containers = append(got.Spec.Containers, windows, profile)
+	in.Sent, in.Got = sent, got
 	want := []Container{
-		{Name: "proxy", Type: "init", Reasons: []Reason{{reason.ContainerNotSelected, "the pod's annotations leave it out"}}},
+		{Name: "proxy", Type: "init", Reasons: []Reason{{Reason: reason.ContainerNotSelected, Detail: "the pod's annotations leave it out"}}},
 		{Name: "main", Type: "container", Token: true, Providers: []string{"aws"}},
+		{Name: "own", Type: "container", Token: true, Reasons: []Reason{{
+			Reason: reason.EnvironmentTaken, Field: "env[AWS_WEB_IDENTITY_TOKEN_FILE]",
+			Detail: "it sets AWS_WEB_IDENTITY_TOKEN_FILE itself and keeps its own aws credentials",
+			Fix:    "Remove AWS_WEB_IDENTITY_TOKEN_FILE from the container to use the injected aws identity.",
+		}}},
 		{Name: "windows", Type: "container", Token: true, Providers: []string{"aws"}},
 		{Name: "profile", Type: "container", Token: true, Providers: []string{"aws"}},
-		{Name: "own", Type: "container", Token: true, Reasons: []Reason{{reason.EnvironmentTaken, "AWS_WEB_IDENTITY_TOKEN_FILE is set"}}},
 	}
 	if diff := cmp.Diff(want, Explain(in).New.Containers); diff != "" {
 		t.Errorf("containers (-want +got):\n%s", diff)
+	}
+}
+
+// C2 of the review of correctness: explain blamed the API server for pods without a container
+// that takes part.
+func TestAPodWithoutAContainerThatTakesPart(t *testing.T) {
+	t.Parallel()
+	taken := newPod()
+	taken.Spec.Volumes = []corev1.Volume{{Name: "x"}}
+	taken.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "x", MountPath: path}}
+	skipping := newPod()
+	skipping.Annotations = map[string]string{"lanyard.dev/skip-containers": "main"}
+	denied := ask.Answer{Denial: &ask.Denial{By: ask.ByGuard, Message: "denied"}}
+	for sentence, test := range map[string]struct {
+		pod     *corev1.Pod
+		answer  ask.Answer
+		outcome injected.State
+		reason  reason.Reason
+		finding reason.Reason
+		problem bool
+	}{
+		"its annotation skips the only container, and the guard denies it":      {skipping, denied, Denied, reason.NoContainer, reason.ContainerNotSelected, true},
+		"its annotation skips the only container, and the guard was not asked":  {skipping, ask.Answer{Local: "no right"}, Denied, reason.NoContainer, reason.ContainerNotSelected, true},
+		"its annotation skips the only container, and the guard let it through": {skipping, ask.Answer{}, injected.LeftOut, reason.NoContainer, reason.ContainerNotSelected, true},
+		"something is mounted at the token path":                                {taken, ask.Answer{}, injected.LeftOut, reason.MountPathTaken, reason.MountPathTaken, false},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			t.Parallel()
+			in := input(t)
+			in.Sent, in.Got, in.Live, in.Probe, in.Answer = test.pod, test.pod, test.pod, &ask.Answer{}, test.answer
+			got := Explain(in)
+			if got.New.Outcome != test.outcome || got.New.Reason != test.reason || got.Problem() != test.problem || got.Live.State != injected.LeftOut {
+				t.Errorf("got %+v, %+v and problem %t, want %s, %s and problem %t", got.New, got.Live, got.Problem(), test.outcome, test.reason, test.problem)
+			}
+			if len(got.New.Containers) != 1 || len(got.New.Containers[0].Reasons) != 1 || got.New.Containers[0].Reasons[0].Reason != test.finding {
+				t.Errorf("got containers %+v, want %s", got.New.Containers, test.finding)
+			}
+		})
+	}
+}
+
+// The rules of the webhook configuration are read, not guessed.
+func TestAPodThatTheObjectSelectorDoesNotSelect(t *testing.T) {
+	t.Parallel()
+	in := input(t)
+	in.Registration = &admissionregistrationv1.MutatingWebhookConfiguration{Webhooks: []admissionregistrationv1.MutatingWebhook{{
+		Name: cluster.PodWebhook, ObjectSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"tier": "cloud"}},
+	}}}
+	in.Got, in.Live, in.Probe = newPod(), newPod(), &ask.Answer{}
+	got := Explain(in)
+	if got.New.Outcome != injected.Excluded || !strings.Contains(got.New.Why, "objectSelector") || got.Live.State != injected.Excluded {
+		t.Errorf("got %+v and %+v, want %s", got.New, got.Live, injected.Excluded)
 	}
 }
 
@@ -551,59 +690,5 @@ func TestEveryDenialHasAFix(t *testing.T) {
 		if fixes[r] == "" {
 			t.Errorf("%s has no fix", r)
 		}
-	}
-}
-
-func TestTheOriginalOfAPod(t *testing.T) {
-	t.Parallel()
-	for name, test := range map[string]struct{ pod, want string }{
-		"an injected pod": {`
-metadata:
-  name: cart
-  uid: x
-  labels: {app: cart}
-  annotations: {lanyard.dev/injected: "aws,gcp", lanyard.dev/gcp-credentials: "{}", lanyard.dev/skip-containers: proxy, own: x}
-spec:
-  serviceAccountName: cart
-  volumes:
-  - {name: data}
-  - {name: bound-sa-token, projected: {defaultMode: 420, sources: [{serviceAccountToken: {audience: sts.amazonaws.com, path: aws/token}}]}}
-  initContainers: [{name: proxy, volumeMounts: [{name: data}]}]
-  containers:
-  - {name: main, env: [{name: A, value: b}, {name: AWS_STS_REGIONAL_ENDPOINTS, value: regional}], volumeMounts: [{name: data}, {name: bound-sa-token, mountPath: /lanyard, readOnly: true}]}
-  ephemeralContainers: [{name: debugger}]
-status: {phase: Running}`, `
-metadata:
-  generateName: cart-
-  labels: {app: cart}
-  annotations: {lanyard.dev/skip-containers: proxy, own: x}
-spec:
-  serviceAccountName: cart
-  volumes: [{name: data}]
-  initContainers: [{name: proxy, volumeMounts: [{name: data}]}]
-  containers:
-  - {name: main, env: [{name: A, value: b}], volumeMounts: [{name: data}]}`},
-		"another pod keeps its variables": {`
-metadata: {name: cart}
-spec: {volumes: [{name: bound-sa-token}], containers: [{name: main, env: [{name: AWS_ROLE_ARN, value: x}]}]}`, `
-metadata: {generateName: cart-}
-spec: {volumes: [{name: bound-sa-token}], containers: [{name: main, env: [{name: AWS_ROLE_ARN, value: x}]}]}`},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			var pod, want unstructured.Unstructured
-			for text, into := range map[string]*unstructured.Unstructured{test.pod: &pod, test.want: &want} {
-				if err := yaml.Unmarshal([]byte(text), &into.Object); err != nil {
-					t.Fatal(err)
-				}
-			}
-			got, err := original(&pod, newKeys(t))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(want.Object, got.Object); diff != "" {
-				t.Errorf("pod (-want +got):\n%s", diff)
-			}
-		})
 	}
 }

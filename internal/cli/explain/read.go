@@ -6,6 +6,8 @@ package explain
 import (
 	"cmp"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -19,12 +21,11 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/cli/ask"
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
-	"github.com/lanyard-dev/lanyard/internal/injected"
 	"github.com/lanyard-dev/lanyard/internal/probe"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 // reader reads the objects of an explanation and asks for new pods. If the user lacks a right,
@@ -71,12 +72,17 @@ func explainObject(ctx context.Context, c *command.CLI, args []string) (*Explana
 	if isServiceAccount {
 		r.in.ServiceAccountName = info.Name
 		pod = r.ProbePod(info.Name)
-		unstructured.RemoveNestedField(pod.Object, "metadata", "labels", s.Keys.Probe) // as any other pod
+		unstructured.RemoveNestedField(pod.Object, "metadata", "labels", annotations.Probe) // as any other pod
 	} else if pod, err = r.template(ctx, info); err != nil {
 		return nil, err
 	}
 	if err := r.serviceAccount(ctx, isServiceAccount); err != nil {
 		return nil, err
+	}
+	if pod == nil {
+		if pod, err = r.original(); err != nil {
+			return nil, err
+		}
 	}
 	if err := r.registration(ctx); err != nil {
 		return nil, err
@@ -125,8 +131,8 @@ func (r *reader) serviceAccount(ctx context.Context, asked bool) error {
 	return nil
 }
 
-// template reads an object that makes pods. It returns the pod to ask about, and fills in the
-// name of the ServiceAccount, the live pod and its owner.
+// template reads an object that makes pods. It returns the pod to ask about, nil if that is the
+// live pod, and fills in the name of the ServiceAccount, the live pod and its owner.
 func (r *reader) template(ctx context.Context, info *resource.Info) (*unstructured.Unstructured, error) {
 	object, err := r.get(ctx, info.Mapping.Resource, info.Name)
 	if err != nil {
@@ -142,13 +148,23 @@ func (r *reader) template(ctx context.Context, info *resource.Info) (*unstructur
 	}
 	r.in.Live = object
 	owner, err := r.owner(ctx, object)
-	switch {
-	case err != nil:
+	if err != nil || owner == nil {
 		return nil, err
-	case owner == nil:
-		return original(object, r.in.Keys)
 	}
 	return cluster.PodOf(owner)
+}
+
+// original returns the live pod as it was before it got credentials.
+func (r *reader) original() (*unstructured.Unstructured, error) {
+	text, err := json.Marshal(r.in.Live)
+	if err != nil {
+		return nil, err
+	}
+	compared, err := r.in.compare()
+	if err != nil && !errors.Is(err, errUnread) {
+		return nil, err
+	}
+	return ask.Original(text, r.in.Settings, r.in.unchanged(), compared.Decision)
 }
 
 // get reads an object of the namespace.
@@ -197,23 +213,6 @@ func (r *reader) ownerOf(ctx context.Context, reference *metav1.OwnerReference) 
 	return object, err
 }
 
-// original returns a running pod as it was before Lanyard changed it, as far as the pod
-// shows that.
-func original(pod *unstructured.Unstructured, keys *annotations.Keys) (*unstructured.Unstructured, error) {
-	pod = pod.DeepCopy()
-	if err := injected.Remove(pod.Object, keys); err != nil {
-		return nil, err
-	}
-	name, given, values := pod.GetName(), pod.GetLabels(), pod.GetAnnotations()
-	pod.Object["metadata"] = map[string]any{}
-	pod.SetGenerateName(name + "-")
-	pod.SetLabels(given)
-	pod.SetAnnotations(values)
-	delete(pod.Object, "status")
-	unstructured.RemoveNestedField(pod.Object, "spec", "ephemeralContainers")
-	return pod, nil
-}
-
 // registration fills in whether Lanyard is called for the namespace, and whether the guard is
 // in place.
 func (r *reader) registration(ctx context.Context) (err error) {
@@ -221,7 +220,7 @@ func (r *reader) registration(ctx context.Context) (err error) {
 	if err != nil && !r.lacks(err, "the namespaces that Lanyard is called for, and the guard") {
 		return err
 	}
-	r.in.Called = cluster.CalledFor(r.mutating, r.in.Settings, r.in.Namespace)
+	r.in.Called, r.in.Registration = cluster.CalledFor(r.mutating, r.in.Settings, r.in.Namespace), r.mutating
 	r.in.GuardProblem = "its policy was not read"
 	if p := r.Webhook.Policies; r.mutating == nil && p != nil {
 		r.in.GuardProblem, r.in.NoGuard = p.Problem, p.Problem != ""
@@ -244,6 +243,7 @@ func (r *reader) registration(ctx context.Context) (err error) {
 func (r *reader) ask(ctx context.Context, pod *unstructured.Unstructured) error {
 	in := r.in
 	pod.SetNamespace("")
+	in.Unread = r.unread != nil
 	if in.Sent = pod; in.Absent { // the API server denies the pod
 		return nil
 	}
@@ -261,7 +261,7 @@ func (r *reader) ask(ctx context.Context, pod *unstructured.Unstructured) error 
 	}
 	if in.Answer.Pod != nil {
 		in.Got = in.Answer.Pod
-		if in.Got.GetAnnotations()[in.Keys.Injected] != "" || !in.asks() {
+		if in.Got.GetAnnotations()[annotations.Injected] != "" || !in.asks() {
 			return nil
 		}
 	}

@@ -22,14 +22,13 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/inject"
 	"github.com/lanyard-dev/lanyard/internal/provider"
-	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/internal/webhook/admission"
 	"github.com/lanyard-dev/lanyard/internal/webhook/injector"
 	"github.com/lanyard-dev/lanyard/internal/webhook/metadatacache"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/test/support/decisions"
 	"github.com/lanyard-dev/lanyard/test/support/optionstest"
 )
@@ -39,27 +38,20 @@ const reservedAudience = "https://kubernetes.default.svc"
 
 // options are the settings of the webhook, and the namespace of objects that name none.
 type options struct {
-	*settings.Settings
+	*annotations.Settings
 	Namespace string
 }
 
 // defaults are the settings of the golden cases of the injector.
 func defaults(t *testing.T) *options {
 	t.Helper()
-	keys, err := annotations.NewKeys(annotations.DefaultPrefix, provider.Builtin())
+	s, err := annotations.NewSettings(provider.Builtin())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &options{
-		Settings: &settings.Settings{
-			Keys: &keys,
-			Defaults: &annotations.Defaults{
-				TokenExpirationSeconds: annotations.DefaultTokenExpirationSeconds, TokenMountPath: provider.DefaultTokenMountPath, ReservedAudiences: []string{reservedAudience},
-			},
-			ExcludedNamespaces: []string{"kube-system"},
-		},
-		Namespace: "team",
-	}
+	s.TokenExpirationSeconds, s.TokenMountPath = annotations.DefaultTokenExpirationSeconds, annotations.DefaultTokenMountPath
+	s.ReservedAudiences, s.ExcludedNamespaces = []string{reservedAudience}, []string{"kube-system"}
+	return &options{Settings: s, Namespace: "team"}
 }
 
 // golden is a golden case of the webhook.
@@ -104,7 +96,7 @@ func injectText(t *testing.T, o *options, text string) ([]inject.Result, string)
 	if err != nil {
 		t.Fatal(err)
 	}
-	results, err := inject.Inject(t.Context(), documents, o.Settings, o.Namespace)
+	results, err := inject.Inject(documents, o.Settings, o.Namespace)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -216,7 +208,7 @@ func (g *golden) webhook(t *testing.T, o *options, pod []byte) []byte {
 	}
 	mutator := &injector.PodMutator{Recorder: unrecorded{}, Config: injector.Config{
 		Settings:        o.Settings,
-		ServiceAccounts: labelled{objects{"team/app": account}, g.Labels[o.Settings.Keys.IdentityLabel]},
+		ServiceAccounts: labelled{objects{"team/app": account}, g.Labels[annotations.IdentityLabel]},
 		Namespaces:      objects{"/team": g.NamespaceAnnotations},
 	}}
 	handler := admission.NewHandler(mutator, admission.NewBudget(), unrecorded{}, logr.Discard())

@@ -25,18 +25,20 @@ import (
 	"github.com/spf13/pflag"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
 
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
-	"github.com/lanyard-dev/lanyard/internal/cli/rules"
+	"github.com/lanyard-dev/lanyard/internal/jsonpatch"
 	"github.com/lanyard-dev/lanyard/internal/options"
-	"github.com/lanyard-dev/lanyard/internal/reason"
-	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/internal/texts"
 	"github.com/lanyard-dev/lanyard/internal/webhook/admission"
 	"github.com/lanyard-dev/lanyard/internal/webhook/injector"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/pkg/mutate"
+	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
 )
 
 // Result is the decision about one object.
@@ -60,7 +62,7 @@ type Result struct {
 // object that the webhook would be called for, in their order. s are the settings of the
 // webhook, and namespace is the namespace of objects that do not name one. The error is
 // for documents that are not objects of Kubernetes.
-func Inject(ctx context.Context, documents []*Document, s *settings.Settings, namespace string) ([]Result, error) {
+func Inject(documents []*Document, s *annotations.Settings, namespace string) ([]Result, error) {
 	var objects []*object
 	for _, d := range documents {
 		err := d.eachObject(nil, d.json, func(o *object) {
@@ -71,13 +73,13 @@ func Inject(ctx context.Context, documents []*Document, s *settings.Settings, na
 			return nil, err
 		}
 	}
-	run, err := newInjection(ctx, s, objects)
+	run, err := newInjection(s, objects)
 	if err != nil {
 		return nil, err
 	}
 	var results []Result
 	for _, found := range objects {
-		result, err := run.decide(ctx, found)
+		result, err := run.decide(found)
 		if err != nil {
 			return nil, found.error(err)
 		}
@@ -116,28 +118,24 @@ func (o *object) error(err error) error {
 // is reports whether the object is of a kind of the core group.
 func (o *object) is(kind string) bool { return o.APIVersion == "v1" && o.Kind == kind }
 
+// injection has the objects that decisions depend on, by their names.
 type injection struct {
-	*rules.Rules
-	serviceAccounts *injector.ServiceAccountMutator
-	validator       *injector.ServiceAccountValidator
+	*annotations.Settings
+	serviceAccounts map[types.NamespacedName]*annotations.Object
+	namespaces      map[string]*annotations.Object
 }
 
 // newInjection collects the ServiceAccounts and Namespaces.
-func newInjection(ctx context.Context, s *settings.Settings, objects []*object) (*injection, error) {
-	all := rules.New(s)
-	run := &injection{
-		Rules:           all,
-		serviceAccounts: &injector.ServiceAccountMutator{Settings: s, Invalidator: rules.Unrecorded{}},
-		validator:       &injector.ServiceAccountValidator{Config: all.Config, Invalidator: rules.Unrecorded{}},
-	}
+func newInjection(s *annotations.Settings, objects []*object) (*injection, error) {
+	run := &injection{s, map[types.NamespacedName]*annotations.Object{}, map[string]*annotations.Object{}}
 	for _, found := range objects {
 		switch {
 		case found.is("ServiceAccount"):
-			if err := run.mutate(ctx, found); err != nil {
+			if err := run.mutate(found); err != nil {
 				return nil, found.error(err)
 			}
 		case found.is("Namespace"):
-			all.AddNamespace(&found.ObjectMeta)
+			run.namespaces[found.Name] = annotations.NamespaceObject(found)
 		}
 	}
 	return run, nil
@@ -145,41 +143,71 @@ func newInjection(ctx context.Context, s *settings.Settings, objects []*object) 
 
 // mutate adds a ServiceAccount as it is after the response of the mutating webhook, and keeps
 // both in the object.
-func (run *injection) mutate(ctx context.Context, o *object) (err error) {
+func (run *injection) mutate(o *object) (err error) {
 	o.mutated = o.raw
 	if !slices.Contains(run.ExcludedNamespaces, o.Namespace) {
-		if o.response, err = admission.Ask(ctx, run.serviceAccounts, "serviceaccount", o.Namespace, o.raw, nil); err != nil {
+		if o.response, err = injector.Annotate(run.Settings, o.Namespace, o.raw); err != nil {
 			return err
 		}
-		if o.mutated, err = rules.Patched(o.raw, o.response.Patch.Bytes()); err != nil {
-			return err
+		if patch := o.response.Patch; patch != nil {
+			if o.mutated, err = jsonpatch.Apply(o.raw, patch.Bytes()); err != nil {
+				return err
+			}
 		}
 	}
 	var meta metav1.PartialObjectMetadata
 	if err := json.Unmarshal(o.mutated, &meta); err != nil {
 		return err
 	}
-	run.AddServiceAccount(o.Namespace, &meta.ObjectMeta)
+	account := annotations.ServiceAccountObject(&meta)
+	account.Namespace = o.Namespace
+	run.serviceAccounts[types.NamespacedName{Namespace: o.Namespace, Name: o.Name}] = account
 	return nil
+}
+
+// namespace returns a Namespace. Manifests often leave it out: it then has no annotations.
+func (run *injection) namespace(name string) *annotations.Object {
+	if found := run.namespaces[name]; found != nil {
+		return found
+	}
+	return &annotations.Object{Name: name}
+}
+
+// pod decides about a pod of the namespace, and returns it with the patch.
+func (run *injection) pod(namespace, serviceAccount string, raw json.RawMessage) (*mutate.Decision, json.RawMessage, error) {
+	read, err := mutate.ReadPod(raw, run.Settings)
+	if err != nil {
+		return nil, nil, err
+	}
+	account := run.serviceAccounts[types.NamespacedName{Namespace: namespace, Name: serviceAccount}]
+	decision, err := mutate.Decide(run.Settings, account, run.namespace(namespace), read)
+	if err != nil {
+		return nil, nil, err
+	}
+	raw, err = decision.Apply(raw)
+	return decision, raw, err
 }
 
 // decide decides about one object and changes its document. It returns nil for an
 // object that the webhook would not be called for.
-func (run *injection) decide(ctx context.Context, o *object) (*Result, error) {
+func (run *injection) decide(o *object) (*Result, error) {
 	path, isWorkload := cluster.TemplatePath(&o.whole)
 	_, known := cluster.ByGroupKind(o.GroupVersionKind().GroupKind())
 	result := &Result{Object: o.reference(), Namespace: o.Namespace}
-	var response admission.Response
 	var after json.RawMessage
 	var err error
 	switch {
 	case o.is("ServiceAccount") && !slices.Contains(run.ExcludedNamespaces, o.Namespace):
-		response, after = o.response, o.mutated
 		var valid admission.Response
-		valid, err = admission.Ask(ctx, run.validator, "serviceaccount", o.Namespace, after, nil)
-		response.Warnings = append(response.Warnings, valid.Warnings...)
-	case isWorkload && run.Called(o.Namespace):
-		response, after, err = run.Pod(ctx, o.Namespace, cluster.ServiceAccountOf(&o.whole), at(o.raw, path))
+		valid, err = injector.Validate(run.Settings, run.namespace(o.Namespace), o.mutated)
+		result.Reason, result.Changed, after = o.response.Reason, o.response.Patch != nil, o.mutated
+		result.Warnings = append(o.response.Warnings, valid.Warnings...)
+	case isWorkload && !run.Excludes(o.Namespace, run.namespace(o.Namespace).Label):
+		var decision *mutate.Decision
+		if decision, after, err = run.pod(o.Namespace, cluster.ServiceAccountOf(&o.whole), at(o.raw, path)); err == nil {
+			result.Reason, result.Changed = decision.Reason, decision.Patch != nil
+			_, result.Warnings = decision.Texts()
+		}
 	case isWorkload:
 		result.Reason, result.Message = reason.OptedOut, "its namespace opts out"
 		return result, nil
@@ -189,18 +217,15 @@ func (run *injection) decide(ctx context.Context, o *object) (*Result, error) {
 		return nil, nil
 	}
 	denied, isDenied := errors.AsType[*reason.Error](err)
-	unknown, isUnknown := errors.AsType[*reason.Fault](err)
 	switch {
+	case isDenied && denied.Reason == reason.ServiceAccountNotFound:
+		result.Reason, result.Message = denied.Reason, "the manifests do not have its ServiceAccount"
+		return result, nil
 	case isDenied:
-		result.Denied, result.Reason, result.Message = true, denied.Reason, denied.Err.Error()
-		return result, nil
-	case isUnknown && unknown.Reason == reason.ServiceAccountNotFound:
-		result.Reason, result.Message = unknown.Reason, "the manifests do not have its ServiceAccount"
-		return result, nil
+		return &Result{Object: result.Object, Namespace: result.Namespace, Denied: true, Reason: denied.Reason, Message: denied.Err.Error()}, nil
 	case err != nil:
 		return nil, err
 	}
-	result.Reason, result.Warnings, result.Changed = response.Reason, response.Warnings, !response.Patch.Empty()
 	if result.Changed {
 		err = o.document.replace(append(slices.Clone(o.path), path...), after)
 	}
@@ -224,7 +249,7 @@ func (d *Document) replace(path []string, value json.RawMessage) (err error) {
 		d.json = value
 		return nil
 	}
-	d.json, err = rules.Patched(d.json, fmt.Appendf(nil, `[{"op":"replace","path":%q,"value":%s}]`, "/"+strings.Join(path, "/"), value))
+	d.json, err = jsonpatch.Apply(d.json, fmt.Appendf(nil, `[{"op":"replace","path":%q,"value":%s}]`, "/"+strings.Join(path, "/"), value))
 	return err
 }
 
@@ -378,11 +403,7 @@ func NewCommand(c *command.CLI) *cobra.Command {
 	groups := k.options.Flags()
 	k.all = options.AllFlags(groups)
 	for _, name := range []string{"Injection", "Providers"} {
-		groups.FlagSet(name).VisitAll(func(flag *pflag.Flag) {
-			if flag.Name != "annotation-prefix" { // the flag of all commands
-				cmd.Flags().AddFlag(flag)
-			}
-		})
+		groups.FlagSet(name).VisitAll(cmd.Flags().AddFlag)
 	}
 	config := *k.all.Lookup("config")
 	config.Usage = "YAML file with the settings of the webhook, as its own --config. Other settings in it have no effect."
@@ -412,7 +433,7 @@ func (k *injectCommand) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	results, err := Inject(cmd.Context(), documents, settings, namespace)
+	results, err := Inject(documents, settings, namespace)
 	if err != nil {
 		return err
 	}
@@ -423,7 +444,7 @@ func (k *injectCommand) run(cmd *cobra.Command) error {
 }
 
 // webhookSettings returns the settings of the webhook in the cluster, or of the flags.
-func (k *injectCommand) webhookSettings(ctx context.Context) (s *settings.Settings, err error) {
+func (k *injectCommand) webhookSettings(ctx context.Context) (s *annotations.Settings, err error) {
 	if k.cluster {
 		given := k.options.ConfigFile != ""
 		k.all.VisitAll(func(flag *pflag.Flag) { given = given || flag.Changed })
@@ -438,7 +459,7 @@ func (k *injectCommand) webhookSettings(ctx context.Context) (s *settings.Settin
 	}
 	err = k.options.LoadConfig(k.all, os.ReadFile)
 	if err == nil {
-		s, err = k.Complete(k.options)
+		s, err = k.options.Settings(annotations.CommonAPIServerAudiences())
 	}
 	if err != nil {
 		return nil, command.Usagef("%w", err)

@@ -9,9 +9,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/cli/inject"
-	"github.com/lanyard-dev/lanyard/internal/reason"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
 )
 
 const (
@@ -196,7 +196,7 @@ func TestErrorsNameTheFile(t *testing.T) {
 			t.Parallel()
 			documents, err := inject.Read("test", strings.NewReader(test.text))
 			if err == nil {
-				_, err = inject.Inject(t.Context(), documents, defaults(t).Settings, "team")
+				_, err = inject.Inject(documents, defaults(t).Settings, "team")
 			}
 			if err == nil || !strings.HasPrefix(err.Error(), test.want) {
 				t.Errorf("got error %v, want %q", err, test.want)
@@ -209,7 +209,7 @@ func TestMappings(t *testing.T) {
 	t.Parallel()
 	plain := "apiVersion: v1\nkind: ServiceAccount\nmetadata:\n  name: app\n"
 	o := defaults(t)
-	mapping, errs := annotations.NewMapping(o.Keys, "team", "ap*", map[string]string{o.Keys.Prefix + "aws-role-arn": role}, o.Defaults)
+	mapping, errs := o.NewMapping("team", "ap*", map[string]string{annotations.AWSRoleARN: role})
 	if len(errs) > 0 {
 		t.Fatal(errs.ToAggregate())
 	}

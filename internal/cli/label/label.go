@@ -18,11 +18,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
 	"github.com/lanyard-dev/lanyard/internal/peer"
-	"github.com/lanyard-dev/lanyard/internal/settings"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 //go:embed serviceaccounts.txt
@@ -151,7 +150,7 @@ func (k *writer) run(ctx context.Context) (*result, error) {
 	found := &result{DryRun: k.dryRun, ServiceAccounts: []written{}, by: k}
 	report := k.Periodically()
 	err = k.EachUnguarded(ctx, client, namespace, mutating, func(object *metav1.PartialObjectMetadata) error {
-		if adoptable := peer.Adoptable(s.Keys, s.Peers, object.Annotations); adoptable != k.adopts {
+		if adoptable := peer.Adoptable(s, peer.Of(s), object.Annotations); adoptable != k.adopts {
 			if adoptable {
 				found.Unadopted++
 			}
@@ -172,10 +171,10 @@ func (k *writer) run(ctx context.Context) (*result, error) {
 
 // write adds the label to a ServiceAccount. With that write, Lanyard adopts the
 // annotations of the peers.
-func (k *writer) write(ctx context.Context, client kubernetes.Interface, s *settings.Settings, object *metav1.PartialObjectMetadata) error {
+func (k *writer) write(ctx context.Context, client kubernetes.Interface, s *annotations.Settings, object *metav1.PartialObjectMetadata) error {
 	options := metav1.PatchOptions{FieldManager: "lanyard", DryRun: k.dryRun.Requests()}
-	got, err := client.CoreV1().ServiceAccounts(object.Namespace).Patch(ctx, object.Name, types.MergePatchType, labelPatch(s.Keys, object), options)
-	if err == nil && peer.Adoptable(s.Keys, s.Peers, got.Annotations) {
+	got, err := client.CoreV1().ServiceAccounts(object.Namespace).Patch(ctx, object.Name, types.MergePatchType, labelPatch(object), options)
+	if err == nil && peer.Adoptable(s, peer.Of(s), got.Annotations) {
 		err = fmt.Errorf("the webhook did not adopt it: the webhook %s must be called for such annotations, and its setting adopt must name the other webhook", cluster.ServiceAccountWebhook)
 	}
 	return err
@@ -183,12 +182,12 @@ func (k *writer) write(ctx context.Context, client kubernetes.Interface, s *sett
 
 // labelPatch returns a merge patch that adds the label, unless the ServiceAccount
 // changed since it was read: it may not need the label any more. The value
-// annotations.LabelRequired is the user's, and stays.
-func labelPatch(keys *annotations.Keys, object *metav1.PartialObjectMetadata) []byte {
+// annotations.IdentityRequired is the user's, and stays.
+func labelPatch(object *metav1.PartialObjectMetadata) []byte {
 	const patch = `{"metadata":{"labels":{%q:%q},"resourceVersion":%q}}`
-	value := object.Labels[keys.IdentityLabel]
+	value := object.Labels[annotations.IdentityLabel]
 	if !annotations.IsGuarded(value) {
-		value = annotations.LabelEnabled
+		value = annotations.IdentityEnabled
 	}
-	return fmt.Appendf(nil, patch, keys.IdentityLabel, value, object.ResourceVersion)
+	return fmt.Appendf(nil, patch, annotations.IdentityLabel, value, object.ResourceVersion)
 }

@@ -7,34 +7,23 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/lanyard-dev/lanyard/internal/annotations"
-	"github.com/lanyard-dev/lanyard/internal/provider"
 )
 
 // A ServiceAccount that lost its annotation in the meantime must not be labelled:
 // the API server denies a patch of another version.
 func TestTheLabelDependsOnTheVersionThatWasRead(t *testing.T) {
 	t.Parallel()
-	keys, err := annotations.NewKeys("example.com/", provider.Builtin())
-	if err != nil {
-		t.Fatal(err)
-	}
-	patch := labelPatch(&keys, &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "a", ResourceVersion: "7"}})
-	if want := `{"metadata":{"labels":{"example.com/identity":"enabled"},"resourceVersion":"7"}}`; string(patch) != want {
+	patch := labelPatch(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "a", ResourceVersion: "7"}})
+	if want := `{"metadata":{"labels":{"lanyard.dev/identity":"enabled"},"resourceVersion":"7"}}`; string(patch) != want {
 		t.Errorf("got %s, want %s", patch, want)
 	}
 }
 
 func TestTheLabelOfAUserStays(t *testing.T) {
 	t.Parallel()
-	keys, err := annotations.NewKeys("example.com/", provider.Builtin())
-	if err != nil {
-		t.Fatal(err)
-	}
 	for label, want := range map[string]string{"required": "required", "enabled": "enabled", "Required": "enabled"} {
-		patch := labelPatch(&keys, &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"example.com/identity": label}}})
-		if want := `{"metadata":{"labels":{"example.com/identity":"` + want + `"},"resourceVersion":""}}`; string(patch) != want {
+		patch := labelPatch(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"lanyard.dev/identity": label}}})
+		if want := `{"metadata":{"labels":{"lanyard.dev/identity":"` + want + `"},"resourceVersion":""}}`; string(patch) != want {
 			t.Errorf("%s: got %s, want %s", label, patch, want)
 		}
 	}

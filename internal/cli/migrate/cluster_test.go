@@ -12,9 +12,9 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
 	"github.com/lanyard-dev/lanyard/internal/provider"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 func TestMigrateChangesAServiceAccountAsItWasRead(t *testing.T) {
@@ -28,7 +28,7 @@ func TestMigrateChangesAServiceAccountAsItWasRead(t *testing.T) {
 // A user did not write the additions of Lanyard, so nobody must remove them.
 func TestPodsOfAClusterAreReadWithoutTheAdditionsOfLanyard(t *testing.T) {
 	t.Parallel()
-	keys, err := annotations.NewKeys(annotations.DefaultPrefix, provider.Builtin())
+	s, err := annotations.NewSettings(provider.Builtin())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +50,7 @@ func TestPodsOfAClusterAreReadWithoutTheAdditionsOfLanyard(t *testing.T) {
 	}}
 	pods := command.CoreResource("pods")
 	client := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{pods: "PodList"}, pod)
-	r := &reader{CLI: command.NewCLI("lanyard", genericiooptions.NewTestIOStreamsDiscard()), keys: &keys, client: client, namespace: "shop"}
+	r := &reader{CLI: command.NewCLI("lanyard", genericiooptions.NewTestIOStreamsDiscard()), settings: s, client: client, namespace: "shop"}
 	stock, err := r.list(t.Context(), listing{GroupVersionResource: pods})
 	if err != nil || len(stock) != 1 {
 		t.Fatalf("got %d objects and %v, want a pod", len(stock), err)

@@ -11,7 +11,6 @@
 //	pod.go             translates pod templates
 //	program.go         the peer's own objects: flags, ConfigMaps, webhooks
 //	manifest.go        makes the changes in files
-//	verify.go          compares running pods with new ones
 //
 // The annotations of ServiceAccounts are translated by peer.Adopt, as the webhook does
 // with --adopt, so that the two never disagree.
@@ -24,14 +23,14 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/peer"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 // Options change a plan, in addition to the stock.
 type Options struct {
-	Keys *annotations.Keys
+	*annotations.Settings
 	// From are the peers, in the order of their precedence.
 	From []*peer.Peer
 	// Remove reports whether the annotations of the peers are removed.
@@ -90,10 +89,13 @@ func (p *Plan) Count(result peer.Result) int {
 
 // New returns the plan for a stock.
 func New(stock []*Object, o *Options) *Plan {
+	// The plan must not depend on the defaults of the cluster.
+	known, options := *o.Settings, *o
+	known.Parameters, known.ReservedAudiences = map[string]string{}, annotations.CommonAPIServerAudiences()
+	options.Settings = &known
 	p := &planner{
-		Options: o, plan: &Plan{Items: []Item{}, Config: map[string]any{}},
+		Options: &options, plan: &Plan{Items: []Item{}, Config: map[string]any{}},
 		lanyard:    "lanyard", // the name that the manifests and the chart have
-		defaults:   &annotations.Defaults{Parameters: map[string]string{}, ReservedAudiences: annotations.CommonAPIServerAudiences()},
 		accounts:   map[string][]*Object{},
 		needTokens: map[string]bool{}, mapped: map[string]map[string]string{}, lacking: map[string]int{},
 	}
@@ -127,7 +129,7 @@ func New(stock []*Object, o *Options) *Plan {
 	}
 	for _, key := range slices.Sorted(maps.Keys(p.lacking)) {
 		why := fmt.Sprintf("The cluster must have a default. ServiceAccounts without a value of their own: %d.", p.lacking[key])
-		p.item(nil, p.Keys.Prefix+key, peer.Setting, "config."+settingOf[key], why)
+		p.item(nil, annotations.Prefix+key, peer.Setting, "config."+settingOf[key], why)
 	}
 	return p.plan
 }
@@ -142,8 +144,7 @@ var settingOf = map[string]string{
 // planner is the state of one New.
 type planner struct {
 	*Options
-	plan     *Plan
-	defaults *annotations.Defaults
+	plan *Plan
 	// lanyard is the name of Lanyard's webhook configuration.
 	lanyard string
 	// accounts are the ServiceAccounts by namespace and name.
@@ -193,10 +194,10 @@ func (p *planner) index(o *Object) {
 		values := o.settings(from)
 		p.composesRoles = p.composesRoles || values["--compose-role-arn"] == "true"
 		if tenant := values["AZURE_TENANT_ID"]; tenant != "" {
-			p.defaults.Parameters["azure-tenant-id"] = tenant
+			p.Parameters["azure-tenant-id"] = tenant
 		}
 		if audience := values["--token-audience"]; from.Name == "gcp" && audience != "" && audience != from.Defaults["--token-audience"] {
-			p.defaults.Parameters["gcp-audience"] = audience
+			p.Parameters["gcp-audience"] = audience
 		}
 	}
 }
@@ -220,7 +221,7 @@ func (p *planner) becomes(in *peer.Input) string {
 	if in.Becomes == "" || in.SettingOf() != "" {
 		return in.Becomes
 	}
-	return p.Keys.Prefix + in.Becomes
+	return annotations.Prefix + in.Becomes
 }
 
 // unknownKeys adds an item for each key that only the peer can have, and does not read.

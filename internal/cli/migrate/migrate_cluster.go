@@ -17,11 +17,11 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
-	"github.com/lanyard-dev/lanyard/internal/injected"
 	"github.com/lanyard-dev/lanyard/internal/peer"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/pkg/mutate/injected"
 )
 
 // maxStock is how many objects are kept of a cluster.
@@ -30,14 +30,14 @@ const maxStock = 500_000
 // reader reads and writes the objects of a namespace, or of all namespaces.
 type reader struct {
 	*command.CLI
-	keys      *annotations.Keys
+	settings  *annotations.Settings
 	typed     kubernetes.Interface
 	client    dynamic.Interface
 	namespace string
 }
 
-func (k *migrateCommand) reader(keys *annotations.Keys) (r *reader, err error) {
-	r = &reader{CLI: k.CLI, keys: keys}
+func (k *migrateCommand) reader(s *annotations.Settings) (r *reader, err error) {
+	r = &reader{CLI: k.CLI, settings: s}
 	if r.namespace, err = k.Scope(k.All); err != nil {
 		return nil, err
 	}
@@ -47,7 +47,7 @@ func (k *migrateCommand) reader(keys *annotations.Keys) (r *reader, err error) {
 
 // cluster plans for a cluster, and writes the ServiceAccounts if that is wanted.
 func (k *migrateCommand) cluster(ctx context.Context, o *Options) (*migration, error) {
-	r, err := k.reader(o.Keys)
+	r, err := k.reader(o.Settings)
 	if err != nil {
 		return nil, err
 	}
@@ -103,7 +103,7 @@ func (r *reader) list(ctx context.Context, lists ...listing) (stock []*Object, e
 			if len(stock) == maxStock {
 				return fmt.Errorf("got more than %d objects: migrate one namespace after the other", maxStock)
 			}
-			if err := injected.Remove(u.Object, r.keys); err != nil {
+			if err := injected.Remove(u.Object, r.settings, false); err != nil {
 				return err
 			}
 			o, err := Read(u)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
 	"github.com/lanyard-dev/lanyard/internal/peer"
+	"github.com/lanyard-dev/lanyard/internal/settings"
 )
 
 //go:embed migrate.txt
@@ -29,8 +30,8 @@ type migrateCommand struct {
 	*command.CLI
 	command.Output
 	command.Selection
-	from                  []string
-	write, remove, verify bool
+	from          []string
+	write, remove bool
 }
 
 // NewCommand returns the command migrate.
@@ -49,7 +50,6 @@ func NewCommand(c *command.CLI) *cobra.Command {
 		"File or directory with manifests in YAML or JSON, or - for the standard input, instead of the cluster. Can be repeated.")
 	cmd.Flags().BoolVar(&k.write, "write", false, "Write the changes.")
 	cmd.Flags().BoolVar(&k.remove, "remove", false, "Also remove the annotations that are not needed any more.")
-	cmd.Flags().BoolVar(&k.verify, "verify", false, "Compare the credentials of running and new pods, instead of making a plan.")
 	return cmd
 }
 
@@ -75,17 +75,14 @@ func (k *migrateCommand) run(ctx context.Context) error {
 	if err != nil {
 		return command.Usagef("--from: %v", err)
 	}
-	s, err := k.Builtin() // files are read without a cluster
+	s, err := settings.Load(nil, nil) // files are read without a cluster
 	if len(k.Files.Filenames) == 0 || k.ConfigPath != "" {
 		s, err = k.Settings(ctx)
 	}
 	if err != nil {
 		return err
 	}
-	if k.verify {
-		return k.verifyPods(ctx, s.Keys, peers)
-	}
-	options := &Options{Keys: s.Keys, From: peers, Remove: k.remove, Cluster: len(k.Files.Filenames) == 0}
+	options := &Options{Settings: s, From: peers, Remove: k.remove, Cluster: len(k.Files.Filenames) == 0}
 	if options.Namespace, err = k.Namespace(); err != nil {
 		return err
 	}
@@ -112,8 +109,6 @@ func (k *migrateCommand) check() error {
 	switch files := len(k.Files.Filenames) > 0; {
 	case len(k.from) == 0:
 		return command.Usagef("--from: got none, want one or more of %s", strings.Join(peer.Names(), ", "))
-	case k.verify && (files || k.write || k.remove):
-		return command.Usagef("--verify: got it with --filename, --write or --remove, want it without them")
 	case files && k.All:
 		return command.Usagef("--all-namespaces: got it with --filename, want one of them")
 	case !files && k.Format == outputDiff:
@@ -190,10 +185,9 @@ func (m *migration) Print(p *command.Page) {
 	}
 }
 
-// styles are the styles of the results of a plan, and of the states of workloads.
+// styles are the styles of the results of a plan.
 var styles = map[string]string{
 	string(peer.Translated): command.Good, string(peer.Manual): command.Warn, string(peer.Unsupported): command.Bad, string(peer.NothingToDo): command.Faint,
-	Same: command.Good, Gains: command.Warn, Loses: command.Bad, Differs: command.Bad, denied: command.Bad, notCompared: command.Warn,
 }
 
 // printItem writes an item below the name of its object.

@@ -18,23 +18,23 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/yaml"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/cli/migrate"
 	"github.com/lanyard-dev/lanyard/internal/options"
 	"github.com/lanyard-dev/lanyard/internal/peer"
 	"github.com/lanyard-dev/lanyard/internal/provider"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/test/support/golden"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
 
-func newKeys(t *testing.T) *annotations.Keys {
+func newSettings(t *testing.T) *annotations.Settings {
 	t.Helper()
-	keys, err := annotations.NewKeys(annotations.DefaultPrefix, provider.Builtin())
+	s, err := annotations.NewSettings(provider.Builtin())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &keys
+	return s
 }
 
 // peersNamed returns peers in the order of their precedence.
@@ -65,7 +65,7 @@ func rewrite(t *testing.T, files map[string]string, remove bool, names ...string
 	t.Helper()
 	peers := peersNamed(t, names...)
 	manifests, stock := read(t, files)
-	plan = migrate.New(stock, &migrate.Options{Keys: newKeys(t), From: peers, Remove: remove, Namespace: "default"})
+	plan = migrate.New(stock, &migrate.Options{Settings: newSettings(t), From: peers, Remove: remove, Namespace: "default"})
 	after = maps.Clone(files)
 	for _, m := range manifests {
 		text, changed := plan.Rewrite(m)
@@ -156,7 +156,7 @@ func TestThePlanHasEveryKey(t *testing.T) {
 // annotations, and in any order of the two.
 func TestMigrateAgreesWithAdoption(t *testing.T) {
 	t.Parallel()
-	keys := newKeys(t)
+	s := newSettings(t)
 	names := []string{"eks", "azure", "gcp", "gke"}
 	adoptable, err := peer.Named(names)
 	if err != nil {
@@ -165,16 +165,15 @@ func TestMigrateAgreesWithAdoption(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	checked := 0
 	for range 3000 {
-		has := randomAnnotations(random, adoptable, keys)
-		defaults := &annotations.Defaults{Parameters: map[string]string{}}
-		adopted := apply(has, peer.Adopt(keys, adoptable, has, defaults))
+		has := randomAnnotations(random, adoptable, s)
+		adopted := apply(has, peer.Adopt(s, adoptable, has))
 		plan, after := migrated(t, has, names)
 		got := after
-		delete(adopted, keys.Adopted)
+		delete(adopted, annotations.Adopted)
 		if emptyAudience(has) {
 			continue // adoption has the pods denied, migrate leaves it out
 		}
-		if denied(keys, adopted) {
+		if denied(s, adopted) {
 			if !maps.Equal(has, after) {
 				t.Fatalf("%v: changes to %v, which is denied", has, after)
 			}
@@ -183,7 +182,7 @@ func TestMigrateAgreesWithAdoption(t *testing.T) {
 		if diff := cmp.Diff(adopted, got); diff != "" {
 			t.Fatalf("%v: adoption and migration differ (-adopted +migrated):\n%s", has, diff)
 		}
-		if again := peer.Adopt(keys, adoptable, after, defaults); len(again.Set)+len(again.Remove) > 0 {
+		if again := peer.Adopt(s, adoptable, after); len(again.Set)+len(again.Remove) > 0 {
 			t.Fatalf("%v: adoption changes what was migrated: %+v", has, again)
 		}
 		if len(plan.Changes) > 0 {
@@ -198,27 +197,26 @@ func TestMigrateAgreesWithAdoption(t *testing.T) {
 // A ServiceAccount that was adopted belongs to its owner afterwards.
 func TestMigrateTakesOverWhatWasAdopted(t *testing.T) {
 	t.Parallel()
-	keys := newKeys(t)
+	s := newSettings(t)
 	adoptable, err := peer.Named([]string{"eks", "azure"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	has := map[string]string{"eks.amazonaws.com/role-arn": "arn:aws:iam::111122223333:role/a", "azure.workload.identity/client-id": "00000000-1111-2222-3333-444444444444"}
-	defaults := &annotations.Defaults{Parameters: map[string]string{}}
-	adopted := apply(has, peer.Adopt(keys, adoptable, has, defaults))
+	adopted := apply(has, peer.Adopt(s, adoptable, has))
 	_, after := migrated(t, adopted, []string{"eks"})
-	if record := after[keys.Adopted]; strings.Contains(record, "aws-") || !strings.Contains(record, "azure-client-id") {
+	if record := after[annotations.Adopted]; strings.Contains(record, "aws-") || !strings.Contains(record, "azure-client-id") {
 		t.Errorf("got the record %q, want that of azure alone", record)
 	}
 	plan, after := migrated(t, adopted, []string{"eks", "azure"})
-	if plan.Count(peer.Translated) != 1 || !slices.ContainsFunc(plan.Items, func(item migrate.Item) bool { return item.Found == keys.Adopted }) {
+	if plan.Count(peer.Translated) != 1 || !slices.ContainsFunc(plan.Items, func(item migrate.Item) bool { return item.Found == annotations.Adopted }) {
 		t.Errorf("got %+v, want that the record is removed, and nothing else", plan.Items)
 	}
-	if record, found := after[keys.Adopted]; found {
+	if record, found := after[annotations.Adopted]; found {
 		t.Errorf("got the record %q, want none", record)
 	}
 	delete(after, "eks.amazonaws.com/role-arn")
-	if a := peer.Adopt(keys, adoptable, after, defaults); len(a.Remove) > 0 {
+	if a := peer.Adopt(s, adoptable, after); len(a.Remove) > 0 {
 		t.Errorf("without the peer's annotation, adoption removes %v", a.Remove)
 	}
 }
@@ -226,24 +224,24 @@ func TestMigrateTakesOverWhatWasAdopted(t *testing.T) {
 // The peer's annotations were removed after --adopt was, but before migrate.
 func TestMigrateRemovesNothingThatWasAdopted(t *testing.T) {
 	t.Parallel()
-	keys := newKeys(t)
+	s := newSettings(t)
 	adoptable, err := peer.Named([]string{"eks"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	has := map[string]string{"eks.amazonaws.com/role-arn": "arn:aws:iam::111122223333:role/a"}
-	adopted := apply(has, peer.Adopt(keys, adoptable, has, &annotations.Defaults{}))
+	adopted := apply(has, peer.Adopt(s, adoptable, has))
 	delete(adopted, "eks.amazonaws.com/role-arn")
 	_, after := migrated(t, adopted, []string{"eks"})
-	delete(adopted, keys.Adopted)
+	delete(adopted, annotations.Adopted)
 	if diff := cmp.Diff(adopted, after); diff != "" {
 		t.Errorf("annotations (-want +got):\n%s", diff)
 	}
 }
 
 // denied reports whether the webhook denies the annotations in every cluster.
-func denied(keys *annotations.Keys, values map[string]string) bool {
-	_, errs := annotations.ParseServiceAccount(keys, values, &annotations.Defaults{})
+func denied(s *annotations.Settings, values map[string]string) bool {
+	_, errs := s.ParseServiceAccount("a", "b", values)
 	return slices.ContainsFunc(errs, func(err *field.Error) bool { return err.Type != field.ErrorTypeRequired })
 }
 
@@ -260,7 +258,7 @@ func emptyAudience(has map[string]string) bool {
 func migrated(t *testing.T, has map[string]string, names []string) (*migrate.Plan, map[string]string) {
 	t.Helper()
 	account := &migrate.Object{Kind: "ServiceAccount", Namespace: "a", Name: "b", Annotations: has}
-	plan := migrate.New([]*migrate.Object{account}, &migrate.Options{Keys: newKeys(t), From: peersNamed(t, names...), Cluster: true})
+	plan := migrate.New([]*migrate.Object{account}, &migrate.Options{Settings: newSettings(t), From: peersNamed(t, names...), Cluster: true})
 	after := maps.Clone(has)
 	for _, c := range plan.Changes {
 		maps.Copy(after, c.Set)
@@ -281,7 +279,7 @@ func apply(has map[string]string, a peer.Adoption) map[string]string {
 }
 
 // randomAnnotations returns annotations of the peers, and sometimes some of Lanyard.
-func randomAnnotations(random *rand.Rand, peers []*peer.Peer, keys *annotations.Keys) map[string]string {
+func randomAnnotations(random *rand.Rand, peers []*peer.Peer, s *annotations.Settings) map[string]string {
 	values := func(key string) string {
 		switch {
 		case random.IntN(8) == 0:
@@ -310,7 +308,7 @@ func randomAnnotations(random *rand.Rand, peers []*peer.Peer, keys *annotations.
 			}
 		}
 	}
-	for _, key := range keys.ServiceAccount() {
+	for _, key := range s.ServiceAccountKeys() {
 		if random.IntN(40) == 0 {
 			result[key] = values(key)
 		}
@@ -372,7 +370,7 @@ func TestPodsOfAClusterStayAsTheyAre(t *testing.T) {
 	t.Parallel()
 	peers := peersNamed(t, "eks")
 	_, stock := read(t, testdata(t, "eks"))
-	plan := migrate.New(stock, &migrate.Options{Keys: newKeys(t), From: peers, Cluster: true, Namespace: "default"})
+	plan := migrate.New(stock, &migrate.Options{Settings: newSettings(t), From: peers, Cluster: true, Namespace: "default"})
 	for _, c := range plan.Changes {
 		if c.Object.Kind != "ServiceAccount" {
 			t.Errorf("changes %s", c.Object.Reference())
@@ -405,15 +403,15 @@ func TestTheTableBecomesWhatLanyardHas(t *testing.T) {
 	isFlag := func(name string) bool {
 		return slices.ContainsFunc(slices.Collect(maps.Values(sets.FlagSets)), func(fs *pflag.FlagSet) bool { return fs.Lookup(name) != nil })
 	}
-	keys := newKeys(t)
-	known := slices.Concat(keys.ServiceAccount(), keys.Pod())
+	s := newSettings(t)
+	known := slices.Concat(s.ServiceAccountKeys(), s.PodKeys())
 	for _, p := range peer.All() {
 		for _, in := range p.Inputs {
 			switch name := in.SettingOf(); {
 			case in.Becomes == "":
 			case name != "" && !isFlag(name):
 				t.Errorf("%s: %s: becomes %s, and the webhook has no flag --%s", p.Name, in.Key, in.Becomes, name)
-			case name == "" && !slices.Contains(known, keys.Prefix+in.Becomes):
+			case name == "" && !slices.Contains(known, annotations.Prefix+in.Becomes):
 				t.Errorf("%s: %s: becomes %s, which is no annotation of Lanyard", p.Name, in.Key, in.Becomes)
 			}
 		}

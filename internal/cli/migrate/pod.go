@@ -12,8 +12,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/peer"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 // podPlan is a pod template and its new annotations.
@@ -94,7 +94,7 @@ func (t *podPlan) wrote(from *peer.Peer, in *peer.Input, value string) bool {
 		return false
 	}
 	return len(t.serviceAccounts) == 0 ||
-		peer.Translate(t.Keys, []*peer.Peer{from}, t.inputOf(t.serviceAccounts[0]), t.defaults)[t.Keys.TokenExpirationSeconds] == value
+		peer.Translate(t.Settings, []*peer.Peer{from}, t.inputOf(t.serviceAccounts[0]))[annotations.TokenExpirationSeconds] == value
 }
 
 // skip translates a list of containers. It can leave out only names that containers
@@ -117,8 +117,8 @@ func (t *podPlan) skip(from *peer.Peer, in *peer.Input, key, value string) {
 		t.remove = append(t.remove, key)
 		return
 	}
-	if _, found := t.Pod.Annotations[t.Keys.Containers]; found {
-		t.item(t.Object, key, peer.Manual, t.Keys.SkipContainers, "The pod has "+t.Keys.Containers+", and cannot have both.")
+	if _, found := t.Pod.Annotations[annotations.Containers]; found {
+		t.item(t.Object, key, peer.Manual, annotations.SkipContainers, "The pod has "+annotations.Containers+", and cannot have both.")
 		return
 	}
 	t.write(in, key, strings.Join(names, ","), why)
@@ -149,8 +149,8 @@ func (t *podPlan) lifetime(from *peer.Peer, in *peer.Input, key, value string) {
 	for _, identity := range from.Identity {
 		theirs[identity] = "any"
 	}
-	adoption := peer.Adopt(t.Keys, []*peer.Peer{from}, theirs, t.defaults)
-	seconds := adoption.Set[t.Keys.TokenExpirationSeconds]
+	adoption := peer.Adopt(t.Settings, []*peer.Peer{from}, theirs)
+	seconds := adoption.Set[annotations.TokenExpirationSeconds]
 	least := int64(0)
 	if from.Lifetime.Denies {
 		least = from.Lifetime.Least
@@ -174,14 +174,14 @@ func (t *podPlan) lifetime(from *peer.Peer, in *peer.Input, key, value string) {
 func (t *podPlan) azureLabel(in *peer.Input) {
 	account := t.Pod.Spec.ServiceAccountName
 	asks := func(o *Object) bool {
-		return o.Annotations[azureClient] != "" || strings.Contains(o.Annotations[t.Keys.Tokens], "azure")
+		return o.Annotations[azureClient] != "" || strings.Contains(o.Annotations[annotations.Tokens], "azure")
 	}
 	switch {
 	case t.Pod.Labels[azureUse] != "true":
 		t.item(t.Object, azureUse, peer.NothingToDo, "", "Only the value true has an effect.")
 	case len(t.serviceAccounts) == 0:
 		t.item(t.Object, azureUse, peer.Manual, t.becomes(in),
-			fmt.Sprintf("The ServiceAccount %s was not found. If it has no client ID, set %s: azure on it.", account, t.Keys.Tokens))
+			fmt.Sprintf("The ServiceAccount %s was not found. If it has no client ID, set %s: azure on it.", account, annotations.Tokens))
 	case !slices.ContainsFunc(t.serviceAccounts, asks):
 		t.item(t.Object, azureUse, peer.NothingToDo, t.becomes(in), "The ServiceAccount "+account+" gets it with --write.")
 	default:
@@ -193,12 +193,12 @@ func (t *podPlan) azureLabel(in *peer.Input) {
 // a client ID: with Lanyard, it gets credentials.
 func (t *podPlan) unlabelled() {
 	pod := t.Pod
-	if !t.has("azure") || pod.Labels[azureUse] == "true" || pod.Annotations[t.Keys.Inject] != "" || pod.Labels[t.Keys.Inject] != "" {
+	if !t.has("azure") || pod.Labels[azureUse] == "true" || pod.Annotations[annotations.Inject] != "" || pod.Labels[annotations.Inject] != "" {
 		return
 	}
 	hasClient := func(o *Object) bool { return o.Annotations[azureClient] != "" || t.needTokens[accountOf(t.Object)] }
 	if slices.ContainsFunc(t.serviceAccounts, hasClient) {
-		t.item(t.Object, "no label "+azureUse, peer.Manual, t.Keys.Inject,
+		t.item(t.Object, "no label "+azureUse, peer.Manual, annotations.Inject,
 			fmt.Sprintf("The pods of the ServiceAccount %s get credentials from now on. Set it to %q for those that must not.",
 				pod.Spec.ServiceAccountName, annotations.OptOut))
 	}

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/lanyard-dev/lanyard/internal/peer"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 // settings adds an item for each setting that is in the table. The others are about
@@ -67,9 +68,9 @@ func (p *planner) mappings(o *Object) {
 
 // mapping plans for one entry of EKS's ConfigMap.
 func (p *planner) mapping(o *Object, name string, values map[string]string) {
-	role := p.Keys.Prefix + "aws-role-arn"
+	role := annotations.Prefix + "aws-role-arn"
 	namespace, account, _ := strings.Cut(name, "/")
-	set := peer.Translate(p.Keys, p.From, values, p.defaults)
+	set := peer.Translate(p.Settings, p.From, values)
 	mistakes, accounts := p.mistakes(set, namespace, account), p.accounts[name]
 	var has map[string]string
 	if len(accounts) > 0 {
@@ -98,7 +99,7 @@ func (p *planner) mapping(o *Object, name string, values map[string]string) {
 func (p *planner) identity(o *Object, namespace, account string, set map[string]string) {
 	short := map[string]any{}
 	for key, value := range set {
-		short[strings.TrimPrefix(key, p.Keys.Prefix)] = value
+		short[strings.TrimPrefix(key, annotations.Prefix)] = value
 	}
 	list, _ := p.plan.Config["identities"].([]any)
 	p.plan.Config["identities"] = append(list, map[string]any{"namespace": namespace, "serviceAccount": account, "annotations": short})

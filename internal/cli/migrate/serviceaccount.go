@@ -11,8 +11,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/peer"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 // account is a ServiceAccount and its translation.
@@ -32,7 +32,7 @@ type account struct {
 // serviceAccount plans for a ServiceAccount.
 func (p *planner) serviceAccount(o *Object) {
 	a := &account{planner: p, Object: o, input: p.inputOf(o)}
-	_, adopted := o.Annotations[p.Keys.Adopted]
+	_, adopted := o.Annotations[annotations.Adopted]
 	needsTokens := p.needTokens[o.Namespace+"/"+o.Name]
 	concerned := slices.ContainsFunc(p.From, func(from *peer.Peer) bool {
 		return from.Concerns(peer.OnServiceAccount, o.Annotations) || from.Concerns(peer.OnServiceAccount, a.input) ||
@@ -53,8 +53,8 @@ func (p *planner) serviceAccount(o *Object) {
 	if p.leavesWork(first) || !p.Remove {
 		remove = nil
 	}
-	if a.after[p.Keys.Adopted] == "" {
-		remove = append(remove, p.Keys.Adopted)
+	if a.after[annotations.Adopted] == "" {
+		remove = append(remove, annotations.Adopted)
 	}
 	p.change(o, nil, o.Annotations, a.after, remove)
 }
@@ -81,44 +81,44 @@ func (p *planner) inputOf(o *Object) map[string]string {
 func isAudience(key string) bool { return strings.HasSuffix(key, "/audience") }
 
 // isOwn reports whether an annotation is Lanyard's.
-func (p *planner) isOwn(key string) bool { return strings.HasPrefix(key, p.Keys.Prefix) }
+func (p *planner) isOwn(key string) bool { return strings.HasPrefix(key, annotations.Prefix) }
 
 // adopt translates as the webhook does, but removes no annotation of Lanyard's: the annotations
 // of the peer may be gone because Lanyard's have taken their place. It removes the entries of
 // the peers' clouds from the record of adoption: an annotation without an entry belongs to the
 // users who edit the ServiceAccount.
 func (a *account) adopt() {
-	a.translated = peer.Translate(a.Keys, a.From, a.input, a.defaults)
-	adoption := peer.Adopt(a.Keys, a.From, a.input, a.defaults)
+	a.translated = peer.Translate(a.Settings, a.From, a.input)
+	adoption := peer.Adopt(a.Settings, a.From, a.input)
 	// The items report each overridden annotation.
 	a.findings = slices.DeleteFunc(adoption.Findings, func(f peer.Finding) bool { return f.ByHand })
 	a.after = maps.Clone(a.input)
 	maps.DeleteFunc(a.after, func(key, _ string) bool { return !a.isOwn(key) })
 	maps.Copy(a.after, adoption.Set)
-	delete(a.after, a.Keys.Adopted)
-	if record := peer.Release(a.Annotations[a.Keys.Adopted], a.From); record != "" {
-		a.after[a.Keys.Adopted] = record
+	delete(a.after, annotations.Adopted)
+	if record := peer.Release(a.Annotations[annotations.Adopted], a.From); record != "" {
+		a.after[annotations.Adopted] = record
 	}
 }
 
 // addTokens asks for Azure's token without an identity, if the ServiceAccount has
 // none: the programs bring their own. Everything else is translated as with a client.
 func (a *account) addTokens() {
-	client, tokens := a.Keys.Prefix+"azure-client-id", a.after[a.Keys.Tokens]
-	isAzure := func(key string) bool { return strings.HasPrefix(key, a.Keys.Prefix+"azure-") }
-	_, hasAudience := a.after[a.Keys.Audience]
+	client, tokens := annotations.Prefix+"azure-client-id", a.after[annotations.Tokens]
+	isAzure := func(key string) bool { return strings.HasPrefix(key, annotations.Prefix+"azure-") }
+	_, hasAudience := a.after[annotations.Audience]
 	if hasAudience || strings.Contains(tokens, "azure") || slices.ContainsFunc(slices.Collect(maps.Keys(a.after)), isAzure) {
 		return
 	}
 	values := maps.Clone(a.input)
 	values[azureClient] = "any"
-	for key, value := range peer.Translate(a.Keys, a.From, values, a.defaults) {
-		isLifetime := key == a.Keys.TokenExpirationSeconds && a.after[key] == ""
+	for key, value := range peer.Translate(a.Settings, a.From, values) {
+		isLifetime := key == annotations.TokenExpirationSeconds && a.after[key] == ""
 		if (isAzure(key) || isLifetime) && key != client {
 			a.after[key], a.translated[key] = value, value
 		}
 	}
-	a.after[a.Keys.Tokens] = strings.TrimPrefix(tokens+",azure", ",")
+	a.after[annotations.Tokens] = strings.TrimPrefix(tokens+",azure", ",")
 }
 
 // items adds an item for each key of the peers, in the order of their tables, and the
@@ -138,16 +138,16 @@ func (a *account) items(mistakes field.ErrorList) (done []string) {
 	for _, f := range a.findings {
 		a.item(a.Object, "its annotations", peer.Manual, "", f.String())
 	}
-	if tokens := a.after[a.Keys.Tokens]; tokens != a.Annotations[a.Keys.Tokens] {
+	if tokens := a.after[annotations.Tokens]; tokens != a.Annotations[annotations.Tokens] {
 		result, why := a.translation("It has no client ID.")
-		a.item(a.Object, azureUse+" on its pods", result, a.Keys.Tokens, why)
+		a.item(a.Object, azureUse+" on its pods", result, annotations.Tokens, why)
 	}
-	if a.after[a.Keys.Adopted] != a.Annotations[a.Keys.Adopted] {
+	if a.after[annotations.Adopted] != a.Annotations[annotations.Adopted] {
 		result, why := a.translation("Without it, Lanyard's annotations do not follow the annotations of the other webhook any more.")
-		a.item(a.Object, a.Keys.Adopted, result, "", why)
+		a.item(a.Object, annotations.Adopted, result, "", why)
 	}
 	for _, err := range mistakes {
-		a.item(a.Object, annotationOf(err), peer.Manual, "", "Lanyard would deny it: "+err.ErrorBody())
+		a.item(a.Object, annotations.KeyOf(err), peer.Manual, "", "Lanyard would deny it: "+err.ErrorBody())
 	}
 	return done
 }
@@ -202,7 +202,7 @@ func (a *account) takeFinding(key string) (text string) {
 // values that the cluster may default are not mistakes.
 func (a *account) validate() field.ErrorList {
 	mistakes := slices.DeleteFunc(a.mistakes(a.after, a.Namespace, a.Name), func(err *field.Error) bool {
-		name := strings.TrimPrefix(annotationOf(err), a.Keys.Prefix)
+		name := strings.TrimPrefix(annotations.KeyOf(err), annotations.Prefix)
 		isDefault := settingOf[name] != "" && err.Type == field.ErrorTypeRequired
 		if isDefault {
 			a.lacking[name]++
@@ -216,15 +216,9 @@ func (a *account) validate() field.ErrorList {
 // mistakes returns the mistakes of a ServiceAccount with these annotations of Lanyard. The
 // setting for the start of a role's ARN is another item of the plan.
 func (p *planner) mistakes(values map[string]string, namespace, name string) field.ErrorList {
-	_, errs := annotations.ParseServiceAccount(p.Keys, values, p.defaults.For(namespace, name))
+	_, errs := p.ParseServiceAccount(namespace, name, values)
 	return slices.DeleteFunc(errs, func(err *field.Error) bool {
-		key := annotationOf(err)
-		return p.composesRoles && key == p.Keys.Prefix+"aws-role-arn" && !strings.HasPrefix(values[key], "arn:")
+		key := annotations.KeyOf(err)
+		return p.composesRoles && key == annotations.Prefix+"aws-role-arn" && !strings.HasPrefix(values[key], "arn:")
 	})
-}
-
-// annotationOf returns the key that an error is about.
-func annotationOf(err *field.Error) string {
-	_, key, _ := strings.Cut(err.Field, "[")
-	return strings.TrimSuffix(key, "]")
 }

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
-	"github.com/lanyard-dev/lanyard/internal/policies"
+	"github.com/lanyard-dev/lanyard/policies"
 )
 
 //go:embed help.txt
@@ -25,7 +25,6 @@ func NewCommand(c *command.CLI) *cobra.Command {
 	var source policies.Source
 	var compares bool
 	cmd := command.New(help, cobra.NoArgs, func(*cobra.Command, []string) error {
-		source.AnnotationPrefix = c.Prefix
 		if file != "" {
 			if err := readConfig(file, &source); err != nil {
 				return err
@@ -47,7 +46,7 @@ func NewCommand(c *command.CLI) *cobra.Command {
 	})
 	cmd.Flags().BoolVar(&compares, "diff", false, "Compare with the policies in the cluster: print the changes that an install would make. The exit code is 1 if there are any.")
 	cmd.Flags().StringVar(&file, "config", "", "Configuration file of the webhook. Without it, the defaults.")
-	cmd.Flags().StringVar(&name, "name", policies.DefaultName, "First part of the names of the policies, for a second configuration in one cluster.")
+	cmd.Flags().StringVar(&name, "name", policies.DefaultName, "First part of the names of the policies.")
 	cmd.Flags().StringSliceVar(&source.Providers, "providers", nil, "Names of the providers that take part, separated by commas. Without it, all of them.")
 	cmd.Flags().StringSliceVar(&source.ReservedAudiences, "reserved-audiences", nil, "Audiences of the API server, such as the issuer, separated by commas. No token may have one of them. The common ones are always included.")
 	return cmd

@@ -19,7 +19,7 @@ import (
 func TestCommand(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "config.yaml")
-	if err := os.WriteFile(file, []byte("aws-default-region: eu-central-1\nannotation-prefix: example.com/\n"), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte("aws-default-region: eu-central-1\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	adopts := filepath.Join(t.TempDir(), "adopt.yaml")
@@ -31,12 +31,12 @@ func TestCommand(t *testing.T) {
 		with, without string
 		wantErr       string
 	}{
-		"defaults":  {with: "lanyard.dev/inject", without: "example.com/inject"},
-		"a file":    {args: []string{"--config", file}, with: "example.com/inject", without: "lanyard.dev/inject"},
+		"defaults":  {with: "lanyard.dev/inject", without: "'eu-central-1'"},
+		"a file":    {args: []string{"--config", file}, with: "'eu-central-1'"},
 		"providers": {args: []string{"--providers", "aws,gcp"}, with: "gcp_Used", without: "azure_Used"},
 		"audiences": {args: []string{"--reserved-audiences", "https://a.example.com,b"}, with: "'https://kubernetes.default', 'https://a.example.com', 'b'"},
 		"a name":    {args: []string{"--name", "second"}, with: "name: second-deny-pods", without: "lanyard-deny-pods"},
-		"a source":  {args: []string{"--config", file, "--providers", "aws"}, with: `lanyard.dev/policies: '{"config":{"annotation-prefix":"example.com/","aws-default-region":"eu-central-1"},"providers":["aws"]}'`},
+		"a source":  {args: []string{"--config", file, "--providers", "aws"}, with: `lanyard.dev/policies: '{"config":{"aws-default-region":"eu-central-1"},"providers":["aws"]}'`},
 		"adoption":  {args: []string{"--config", adopts}, wantErr: "adopt: policies cannot adopt"},
 		"no file":   {args: []string{"--config", file + "x"}, wantErr: "no such file"},
 	} {

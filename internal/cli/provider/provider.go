@@ -7,7 +7,6 @@ package provider
 
 import (
 	"cmp"
-	"context"
 	_ "embed" // the help text
 	"encoding/json"
 	"errors"
@@ -20,15 +19,12 @@ import (
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
-	"github.com/lanyard-dev/lanyard/internal/cli/rules"
-	"github.com/lanyard-dev/lanyard/internal/injected"
-	"github.com/lanyard-dev/lanyard/internal/options"
-	"github.com/lanyard-dev/lanyard/internal/provider"
 	"github.com/lanyard-dev/lanyard/internal/settings"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/pkg/mutate"
+	"github.com/lanyard-dev/lanyard/pkg/mutate/injected"
 )
 
 //go:embed help.txt
@@ -38,12 +34,12 @@ var help string
 func NewCommand(c *command.CLI) *cobra.Command {
 	var o command.Output
 	var given map[string]string
-	test := command.New(help, cobra.ExactArgs(1), func(cmd *cobra.Command, args []string) error {
+	test := command.New(help, cobra.ExactArgs(1), func(_ *cobra.Command, args []string) error {
 		text, err := os.ReadFile(args[0])
 		if err != nil {
 			return err
 		}
-		result, err := testProviders(cmd.Context(), c, text, given)
+		result, err := testProviders(text, given)
 		if err != nil {
 			return c.Found("%s: %v", args[0], err)
 		}
@@ -57,17 +53,21 @@ func NewCommand(c *command.CLI) *cobra.Command {
 }
 
 // testProviders tries the providers of a file with this text.
-func testProviders(ctx context.Context, c *command.CLI, text []byte, given map[string]string) (*providersResult, error) {
-	o := options.New()
-	if err := o.ReadConfig(text, o.FlagSet()); err != nil {
-		return nil, err
-	}
-	o.DefaultAllowedIdentities = "" // the identities are examples, so no policy allows them
-	settings, err := c.Complete(o)
+func testProviders(text []byte, given map[string]string) (*providersResult, error) {
+	file, err := settings.Parse(text)
 	if err != nil {
 		return nil, err
 	}
-	results, err := Run(ctx, settings, o.File, given)
+	written, err := file.Written()
+	if err != nil {
+		return nil, err
+	}
+	written.AllowedIdentities = nil // the identities are examples, so no policy allows them
+	s, errs := settings.New(written, file)
+	if len(errs) > 0 {
+		return nil, errors.Join(errs...)
+	}
+	results, err := Run(s, file, given)
 	return &providersResult{results}, err
 }
 
@@ -142,7 +142,7 @@ type Volume struct {
 // Run returns a Result for each custom provider of the file, in its order. s are the
 // settings of a webhook that has the file. given are annotations by their keys without
 // the prefix, in place of the defaults and examples of the file.
-func Run(ctx context.Context, s *settings.Settings, file *settings.File, given map[string]string) ([]Result, error) {
+func Run(s *annotations.Settings, file *settings.File, given map[string]string) ([]Result, error) {
 	if file == nil || len(file.Providers) == 0 {
 		return nil, errors.New("the file has no providers")
 	}
@@ -152,7 +152,7 @@ func Run(ctx context.Context, s *settings.Settings, file *settings.File, given m
 		examples, keys := exampleAnnotations(d, file, given)
 		results[i] = Result{Provider: d.Name, Annotations: map[string]string{}}
 		for key, value := range examples {
-			results[i].Annotations[s.Keys.Prefix+key] = value
+			results[i].Annotations[annotations.Prefix+key] = value
 		}
 		known = append(known, keys...)
 	}
@@ -162,7 +162,7 @@ func Run(ctx context.Context, s *settings.Settings, file *settings.File, given m
 		}
 	}
 	for i := range results {
-		if err := results[i].try(ctx, s); err != nil {
+		if err := results[i].try(s); err != nil {
 			return nil, fmt.Errorf("provider %s: %w", results[i].Provider, err)
 		}
 	}
@@ -172,7 +172,7 @@ func Run(ctx context.Context, s *settings.Settings, file *settings.File, given m
 // exampleAnnotations returns annotations that ask for an identity of the provider, by
 // their keys without the prefix: of the user, or else of the file, where a default comes
 // before an example. known are the keys that the user may give.
-func exampleAnnotations(d *provider.Definition, file *settings.File, given map[string]string) (values map[string]string, known []string) {
+func exampleAnnotations(d *annotations.Provider, file *settings.File, given map[string]string) (values map[string]string, known []string) {
 	values = map[string]string{}
 	for i := range d.Parameters {
 		p := &d.Parameters[i]
@@ -202,14 +202,20 @@ const pod = `{"apiVersion":"v1","kind":"Pod","metadata":{"namespace":"team","nam
 "spec":{"serviceAccountName":"app","containers":[{"name":"main","image":"image"}]}}`
 
 // try fills in the additions to a pod of a ServiceAccount with the annotations.
-func (r *Result) try(ctx context.Context, s *settings.Settings) error {
-	all := rules.New(s)
-	all.AddServiceAccount("team", &metav1.ObjectMeta{Namespace: "team", Name: "app", Annotations: r.Annotations})
-	response, raw, err := all.Pod(ctx, "team", "app", json.RawMessage(pod))
+func (r *Result) try(s *annotations.Settings) error {
+	read, err := mutate.ReadPod([]byte(pod), s)
 	if err != nil {
 		return err
 	}
-	with, err := injected.Read(raw, s.Keys)
+	decision, err := mutate.Decide(s, &annotations.Object{Namespace: "team", Name: "app", Annotations: r.Annotations}, nil, read)
+	if err != nil {
+		return err
+	}
+	raw, err := decision.Apply([]byte(pod))
+	if err != nil {
+		return err
+	}
+	with, err := injected.Read(json.RawMessage(raw), s)
 	if err != nil {
 		return err
 	}
@@ -221,6 +227,7 @@ func (r *Result) try(ctx context.Context, s *settings.Settings) error {
 	}
 	token := &with.Tokens[0]
 	r.Token = Token{Audience: token.Audience, ExpirationSeconds: token.ExpirationSeconds, File: token.File}
-	r.Volume, r.Warnings = Volume{Name: with.Volume, MountPath: with.MountPath}, response.Warnings
+	r.Volume = Volume{Name: with.Volume, MountPath: with.MountPath}
+	_, r.Warnings = decision.Texts()
 	return nil
 }

@@ -22,13 +22,13 @@ providers:
   minTokenExpirationSeconds: 7200
   parameters:
   - {name: role, required: true, pattern: 'role/[a-z]+', example: role/loki}
-  - {name: tenant, required: true, default: '{namespace}/{serviceaccount}'}
-  - {name: region, default: eu}
+  - {name: tenant, required: true, pattern: '[a-z-]+/[a-z-]+', example: a/b, default: '{namespace}/{serviceaccount}'}
+  - {name: region, pattern: '[a-z]+', example: eu, default: eu}
   - {name: zone}
   environment:
   - {name: CLOUD_ROLE, value: '{role}'}
   - {name: CLOUD_TENANT, value: '{tenant}'}
-  - {name: CLOUD_REGION, value: '{region}-{zone}'}
+  - {name: CLOUD_REGION, value: '{region}/{zone}'}
   - {name: CLOUD_TOKEN_FILE, value: '{token-file}', credential: true}
 - name: cloud-b
   audience: b.example.com
@@ -43,7 +43,7 @@ func test(t *testing.T, text string, given map[string]string) ([]provider.Result
 	if err != nil {
 		t.Fatal(err)
 	}
-	return provider.Run(t.Context(), optionstest.Settings(t, text), file, given)
+	return provider.Run(optionstest.Settings(t, text), file, given)
 }
 
 func TestAProviderGetsItsDefaultsAndExamples(t *testing.T) {
@@ -60,7 +60,7 @@ func TestAProviderGetsItsDefaultsAndExamples(t *testing.T) {
 			},
 			Environment: []corev1.EnvVar{
 				{Name: "CLOUD_ROLE", Value: "role/loki"}, {Name: "CLOUD_TENANT", Value: "team/app"},
-				{Name: "CLOUD_REGION", Value: "eu-example"}, {Name: "CLOUD_TOKEN_FILE", Value: "/var/run/tokens/cloud/token"},
+				{Name: "CLOUD_REGION", Value: "eu/example"}, {Name: "CLOUD_TOKEN_FILE", Value: "/var/run/tokens/cloud/token"},
 			},
 			Token:  provider.Token{Audience: "cloud.example.com", ExpirationSeconds: 7200, File: "/var/run/tokens/cloud/token"},
 			Volume: provider.Volume{Name: "bound-sa-token", MountPath: "/var/run/tokens"},
@@ -83,7 +83,7 @@ func TestGivenAnnotationsReplaceTheOthers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if role, region := got[0].Environment[0].Value, got[0].Environment[2].Value; role != "role/tempo" || region != "us-example" {
+	if role, region := got[0].Environment[0].Value, got[0].Environment[2].Value; role != "role/tempo" || region != "us/example" {
 		t.Errorf("got the role %q and the region %q", role, region)
 	}
 	if _, found := got[0].Annotations["lanyard.dev/cloud-b-audience"]; found || got[1].Token.Audience != "other.example.com" {

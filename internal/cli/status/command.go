@@ -20,7 +20,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
-	"github.com/lanyard-dev/lanyard/internal/injected"
+	"github.com/lanyard-dev/lanyard/pkg/mutate/injected"
 )
 
 //go:embed status.txt
@@ -153,6 +153,9 @@ func (r *statusResult) Print(p *command.Page) {
 		if row.Problem != "" {
 			note(command.Warn, fmt.Sprintf("%s/%s: unknown: %s", row.Namespace, row.ServiceAccount, row.Problem))
 		}
+		for _, d := range row.Differences {
+			note("", fmt.Sprintf("%s: %s: %s", row.Namespace, row.Workload, d))
+		}
 		if row.Local != "" {
 			note(command.Faint, fmt.Sprintf("%s: new pods were evaluated here, not by the cluster: %s", row.Namespace, row.Local))
 		}
@@ -250,7 +253,7 @@ func (r *Row) cells(p *command.Page) []string {
 		guard = p.Style(command.Warn, guard)
 	}
 	var others []string
-	for _, state := range []injected.State{injected.Excluded, injected.OptedOut, injected.Unknown} {
+	for _, state := range []injected.State{injected.LeftOut, injected.None, injected.Excluded, injected.OptedOut, injected.Unknown} {
 		if n := r.States[state]; n > 0 {
 			others = append(others, fmt.Sprintf("%d %s", n, state))
 		}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
-	"github.com/lanyard-dev/lanyard/internal/injected"
+	"github.com/lanyard-dev/lanyard/pkg/mutate/injected"
 )
 
 func TestStatusFitsTheTerminal(t *testing.T) {
@@ -21,7 +21,7 @@ func TestStatusFitsTheTerminal(t *testing.T) {
 		{Namespace: "shop", ServiceAccount: "cart", Guard: cluster.GuardOn, Workload: "deployment/cart", Pods: 2, States: map[injected.State]int{injected.Current: 2}},
 		{
 			Namespace: "shop", ServiceAccount: "cart", Guard: cluster.GuardOn, Workload: "statefulset/a-name-of-more-characters-than-the-column-has",
-			Pods: 10, States: map[injected.State]int{injected.Stale: 9, injected.OptedOut: 1},
+			Pods: 10, States: map[injected.State]int{injected.Stale: 9, injected.OptedOut: 1}, Differences: []injected.Difference{{Container: "main", Field: "aws-role-arn", Got: "a", Want: "b"}},
 		},
 		{Namespace: "shop", ServiceAccount: "mail", Guard: cluster.GuardOff},
 	}
@@ -29,14 +29,17 @@ func TestStatusFitsTheTerminal(t *testing.T) {
 		0: "NAMESPACE  SERVICEACCOUNT  GUARD      WORKLOAD                                               PODS  CURRENT  STALE  WITHOUT  OTHER\n" +
 			"shop       cart            guarded    deployment/cart                                        2     2        0      0\n" +
 			"shop       cart            guarded    statefulset/a-name-of-more-characters-than-the-column-has  10    0        9      0        1 opted-out\n" +
-			"shop       mail            unguarded  -                                                      0     0        0      0\n",
+			"shop       mail            unguarded  -                                                      0     0        0      0\n" +
+			"  shop: statefulset/a-name-of-more-characters-than-the-column-has: main: aws-role-arn: running pod a, new pod b\n",
 		80: "  WORKLOAD                           PODS  CURRENT  STALE  WITHOUT  OTHER\n" +
 			"shop/cart (guarded)\n" +
 			"  deployment/cart                    2     2        0      0\n" +
 			"  statefulset/a-name-of-more-        10    0        9      0        1 opted-out\n" +
 			"  characters-than-the-column-has\n" +
 			"shop/mail (unguarded)\n" +
-			"  -                                  0     0        0      0\n",
+			"  -                                  0     0        0      0\n" +
+			"  shop: statefulset/a-name-of-more-characters-than-the-column-has: main:\n" +
+			"  aws-role-arn: running pod a, new pod b\n",
 	} {
 		var out bytes.Buffer
 		p := &command.Page{W: &out, Width: width}

@@ -16,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/util/flowcontrol"
@@ -23,8 +24,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/ask"
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
-	"github.com/lanyard-dev/lanyard/internal/injected"
-	"github.com/lanyard-dev/lanyard/internal/settings"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 // dryRunsAtOnce limits the load on the API server: each dry run passes every admission webhook of
@@ -43,8 +43,9 @@ type Skipped struct {
 // lister reads the objects of a cluster.
 type lister struct {
 	*command.CLI
-	settings *settings.Settings
+	settings *annotations.Settings
 	typed    kubernetes.Interface
+	untyped  dynamic.Interface
 	metadata metadata.Interface
 	// registration is Lanyard's; nil if the user may not read it.
 	registration *admissionregistrationv1.MutatingWebhookConfiguration
@@ -117,6 +118,9 @@ func newLister(ctx context.Context, c *command.CLI, scope string, noDryRun bool)
 	if l.typed, err = kubernetes.NewForConfig(config); err == nil {
 		l.metadata, err = metadata.NewForConfig(config)
 	}
+	if err == nil {
+		l.untyped, err = dynamic.NewForConfig(config)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("create Kubernetes client: %w", err)
 	}
@@ -168,7 +172,9 @@ func (l *lister) readNamespaces(ctx context.Context, scope string) error {
 	}
 	for _, meta := range list {
 		meta.ManagedFields = nil // which can be large
-		l.namespaces[meta.Name] = NewNamespace(l.settings, meta, cluster.CalledFor(l.registration, l.settings, meta))
+		n := NewNamespace(l.settings, meta, l.registration, cluster.CalledFor(l.registration, l.settings, meta))
+		n.unread = l.unread
+		l.namespaces[meta.Name] = n
 	}
 	return nil
 }
@@ -202,7 +208,10 @@ func (l *lister) rows(ctx context.Context, n *Namespace) ([]Row, error) {
 			}
 		}
 	}
-	rows := n.Rows(l.ask(ctx, n))
+	if err := l.ask(ctx, n); err != nil {
+		return nil, err
+	}
+	rows := n.Rows()
 	for i := range rows {
 		if l.noGuard && rows[i].Guard == cluster.GuardOn {
 			rows[i].Guard = cluster.GuardOff
@@ -211,68 +220,46 @@ func (l *lister) rows(ctx context.Context, n *Namespace) ([]Row, error) {
 	return rows, nil
 }
 
-// ask returns the contents of new pods. The rules of the webhook are evaluated here. The
-// cluster is asked if a pod differs from the result, and if the rules are not known.
-func (l *lister) ask(ctx context.Context, n *Namespace) map[Question]*Answer {
-	answers := n.Evaluate(ctx, l.CLI, l.asker)
+// ask asks the cluster about the pods that differ from a new pod by the rules of the webhook.
+func (l *lister) ask(ctx context.Context, n *Namespace) error {
 	var group errgroup.Group
 	group.SetLimit(dryRunsAtOnce)
-	for q, answer := range answers {
-		if !n.Confirms(q, answer) {
-			group.Go(func() error {
-				*answer = *l.answer(ctx, n, q)
-				return nil
-			})
-		}
-	}
-	_ = group.Wait() // no function returns an error
-	return answers
-}
-
-// answer asks the cluster one question. If the cluster denies the pod of the dry run, but Lanyard
-// does not, the rules are evaluated here: the pods of the workload have other fields.
-func (l *lister) answer(ctx context.Context, n *Namespace, q Question) *Answer {
-	answer := n.ask(ctx, l.CLI, l.asker.Ask, q)
-	if denial := answer.denial; denial != nil && denial.By == ask.ByOther && l.unread == nil {
-		answer = n.ask(ctx, l.CLI, l.asker.Evaluate, q)
-		answer.Local = "the pod of the dry run was denied, but not by Lanyard: " + denial.Error()
-	}
-	return answer
-}
-
-// asking is a method of ask.Asker.
-type asking = func(ctx context.Context, namespace, serviceAccount *metav1.ObjectMeta, pod *unstructured.Unstructured) ask.Answer
-
-// Evaluate returns the contents of new pods, by the rules of the webhook.
-func (n *Namespace) Evaluate(ctx context.Context, c *command.CLI, asker *ask.Asker) map[Question]*Answer {
-	answers := map[Question]*Answer{}
 	for _, q := range n.Questions() {
-		answers[q] = n.ask(ctx, c, asker.Evaluate, q)
+		if err := l.readTemplate(ctx, n, q); err != nil {
+			return err
+		}
+		group.Go(func() error {
+			return q.Ask(func(namespace, serviceAccount *metav1.ObjectMeta, pod *unstructured.Unstructured) ask.Answer {
+				return l.asker.Ask(ctx, namespace, serviceAccount, pod)
+			})
+		})
 	}
-	return answers
+	return group.Wait()
 }
 
-// ask asks one question about the namespace.
-func (n *Namespace) ask(ctx context.Context, c *command.CLI, ask asking, q Question) *Answer {
-	pod := c.ProbePod(q.ServiceAccount)
-	if q.Expiration != "" {
-		pod.SetAnnotations(map[string]string{n.Keys.TokenExpirationSeconds: q.Expiration})
+// readTemplate reads the template that the question is about, if any. The reference to an owner is
+// written by who creates the pod, so it may be wrong.
+func (l *lister) readTemplate(ctx context.Context, n *Namespace, q *Question) error {
+	reference := q.Owner()
+	if reference == nil {
+		return nil
 	}
-	if q.Windows {
-		// Not spec.os: the API server would deny the pod's security context.
-		pod.Object["spec"].(map[string]any)["nodeSelector"] = map[string]any{corev1.LabelOSStable: string(corev1.Windows)}
+	kind, known := cluster.ByOwner(reference)
+	if !known {
+		return nil
 	}
-	got := ask(ctx, &n.ObjectMeta, n.ServiceAccount(q.ServiceAccount), pod)
-	answer := &Answer{Local: got.Local, denial: got.Denial}
-	err := got.Err
-	if got.Pod != nil {
-		answer.Pod, err = injected.Read(got.Pod.Object, n.Keys)
+	object, err := l.untyped.Resource(kind.Resource).Namespace(n.Name).Get(ctx, reference.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) || err == nil && object.GetUID() != reference.UID {
+		return nil
 	}
-	switch {
-	case got.Denial != nil:
-		answer.Problem = "a new pod is denied: " + got.Denial.Error()
-	case err != nil:
-		answer.Problem = "the credentials of a new pod are unknown: " + err.Error()
+	if err != nil {
+		return l.skip(err, n.Name, "it is not known what the containers of "+kind.Name(reference.Name)+" set themselves")
 	}
-	return answer
+	pod, err := cluster.PodOf(object)
+	if err != nil {
+		return fmt.Errorf("%s: %w", kind.Name(reference.Name), err)
+	}
+	pod.SetNamespace("")
+	q.SetTemplate(pod)
+	return nil
 }

@@ -13,21 +13,24 @@ package status
 
 import (
 	"cmp"
+	"encoding/json"
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/cli/ask"
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
-	"github.com/lanyard-dev/lanyard/internal/injected"
-	"github.com/lanyard-dev/lanyard/internal/mutate"
 	"github.com/lanyard-dev/lanyard/internal/peer"
-	"github.com/lanyard-dev/lanyard/internal/settings"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/pkg/mutate/injected"
+	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
 )
 
 // Row is the pods of one workload that use one ServiceAccount. A ServiceAccount
@@ -42,6 +45,8 @@ type Row struct {
 	// Pods is the number of pods that have not ended, and States has the numbers by state.
 	Pods   int                    `json:"pods"`
 	States map[injected.State]int `json:"states,omitempty"`
+	// Differences are those of pods that have their credentials from another webhook.
+	Differences []injected.Difference `json:"differences,omitempty"`
 	// Local is why differing pods were compared with a pod that was evaluated here, and not
 	// by the cluster; empty if the cluster was asked, or if no pod differs.
 	Local string `json:"local,omitempty"`
@@ -53,35 +58,19 @@ type Row struct {
 // ServiceAccount asks for.
 func (r *Row) Outdated() int { return r.States[injected.Stale] + r.States[injected.Without] }
 
-// Question identifies the pods of a namespace that get the same credentials.
-type Question struct {
-	ServiceAccount string
-	// Expiration is the pod's annotation token-expiration-seconds.
-	Expiration string
-	Windows    bool
-}
-
-// Answer is the contents of a new pod, or the reason why they are unknown.
-type Answer struct {
-	// Pod is nil if it is unknown, and Problem is the reason.
-	Pod     *injected.Pod
-	Problem string
-	// Local is the reason why the cluster was not asked, if it should be.
-	Local string
-	// denial is why no new pod would be created.
-	denial *ask.Denial
-}
-
 // Namespace collects the objects of one namespace.
 type Namespace struct {
 	metav1.ObjectMeta
-	*settings.Settings
-	called   bool
-	accounts map[string]*account
+	*annotations.Settings
+	called bool
+	// unread is why the rules of the webhook cannot be evaluated here; nil if they can.
+	unread       error
+	registration *admissionregistrationv1.MutatingWebhookConfiguration
+	accounts     map[string]*account
 	// owners are the objects of the kinds in read.
 	owners map[types.UID]owner
 	read   map[string]bool
-	pods   map[Question][]*pod
+	pods   []*pod
 }
 
 // account holds the parts of a ServiceAccount that asks for an identity. A large cluster has
@@ -91,6 +80,9 @@ type account struct {
 	guard     cluster.Guard
 	label     string   // that the guard selects by
 	values    []string // the annotations of Lanyard: keys and values in turn
+	// unchanged is the time since which pods were created with these annotations; zero if
+	// that is not known.
+	unchanged time.Time
 }
 
 // owner is an object that owns pods, or their owners.
@@ -102,18 +94,28 @@ type owner struct {
 
 // pod holds the parts of a pod that are kept.
 type pod struct {
-	name     string
-	owner    *metav1.OwnerReference
-	injected *injected.Pod
-	optedOut bool
+	name           string
+	serviceAccount string
+	owner          *metav1.OwnerReference
+	state          injected.State
+	// problem is why the state is Unknown, and local is why the cluster was not asked about a
+	// pod that differs.
+	problem, local string
+	// differences are those of a pod that has its credentials from another webhook.
+	differences []injected.Difference
+	// running and original are the pod and how it was created, as JSON. They are kept only as
+	// long as the cluster must be asked.
+	running  *injected.Pod
+	original []byte
 }
 
 // NewNamespace returns a namespace without objects. called reports whether Lanyard is
-// called for the namespace.
-func NewNamespace(s *settings.Settings, meta *metav1.ObjectMeta, called bool) *Namespace {
+// called for the namespace, and registration is the webhook configuration, nil if it was
+// not read.
+func NewNamespace(s *annotations.Settings, meta *metav1.ObjectMeta, registration *admissionregistrationv1.MutatingWebhookConfiguration, called bool) *Namespace {
 	return &Namespace{
-		ObjectMeta: *meta, Settings: s, called: called,
-		accounts: map[string]*account{}, owners: map[types.UID]owner{}, read: map[string]bool{}, pods: map[Question][]*pod{},
+		ObjectMeta: *meta, Settings: s, called: called, registration: registration,
+		accounts: map[string]*account{}, owners: map[types.UID]owner{}, read: map[string]bool{},
 	}
 }
 
@@ -123,16 +125,19 @@ func (n *Namespace) AddServiceAccount(object *metav1.PartialObjectMetadata) {
 	switch {
 	case cluster.Unguarded(n.Settings, object):
 		values = maps.Clone(values)
-		maps.Copy(values, peer.Adopt(n.Keys, n.Peers, object.Annotations, n.Defaults).Set)
-	case !n.Keys.AskForIdentity(values):
+		maps.Copy(values, peer.Adopt(n.Settings, peer.Of(n.Settings), object.Annotations).Set)
+	case !n.AskForIdentity(values):
 		return
 	}
-	found := &account{guard: cluster.GuardOf(n.Settings, object, n.called), label: object.Labels[n.Keys.IdentityLabel]}
-	for _, d := range n.Keys.Asked(values) {
+	found := &account{
+		guard: cluster.GuardOf(n.Settings, object, n.called), label: object.Labels[annotations.IdentityLabel],
+		unchanged: cluster.UnchangedSince(&object.ObjectMeta),
+	}
+	for _, d := range n.Asked(values) {
 		found.providers = append(found.providers, d.Name)
 	}
 	for key, value := range object.Annotations {
-		if strings.HasPrefix(key, n.Keys.Prefix) {
+		if strings.HasPrefix(key, annotations.Prefix) {
 			found.values = append(found.values, key, value)
 		}
 	}
@@ -145,7 +150,7 @@ func (n *Namespace) ServiceAccount(name string) *metav1.ObjectMeta {
 	for i := 0; i < len(found.values); i += 2 {
 		meta.Annotations[found.values[i]] = found.values[i+1]
 	}
-	meta.Labels = map[string]string{n.Keys.IdentityLabel: found.label}
+	meta.Labels = map[string]string{annotations.IdentityLabel: found.label}
 	return meta
 }
 
@@ -153,31 +158,65 @@ func (n *Namespace) ServiceAccount(name string) *metav1.ObjectMeta {
 // of the namespace matters.
 func (n *Namespace) Empty() bool { return len(n.accounts) == 0 }
 
-// AddPod adds a pod if it runs, or will, and its ServiceAccount asks for an identity.
+// AddPod adds a pod if it runs, or will, and its ServiceAccount asks for an identity. It
+// judges the pod by the rules of the webhook.
 func (n *Namespace) AddPod(object *corev1.Pod) {
 	name := cmp.Or(object.Spec.ServiceAccountName, cluster.DefaultServiceAccount)
-	_, asks := n.accounts[name]
-	_, mirror := object.Annotations[annotations.MirrorPodKey]
+	found, asks := n.accounts[name]
+	_, mirror := object.Annotations[annotations.MirrorPod]
 	if !asks || mirror || object.Status.Phase == corev1.PodSucceeded || object.Status.Phase == corev1.PodFailed {
 		return
 	}
-	selection, _ := annotations.ParsePod(n.Keys, object.Annotations, object.Labels[n.Keys.Inject])
-	p := &pod{
-		name: object.Name, owner: metav1.GetControllerOf(object), injected: new(injected.Pod),
-		optedOut: selection.OptOut || selection.LeftToPeer != "",
+	p := &pod{name: object.Name, serviceAccount: name, owner: metav1.GetControllerOf(object)}
+	n.pods = append(n.pods, p)
+	object.ManagedFields = nil // which can be large
+	raw, err := json.Marshal(object)
+	if err == nil {
+		err = n.judge(p, object, raw, cluster.IsUnchanged(object, found.unchanged))
 	}
-	if object.Annotations[n.Keys.Injected] != "" || len(n.Peers) > 0 {
-		var err error
-		if p.injected, err = injected.Read(object, n.Keys); err != nil {
-			panic(err) // a typed pod can be encoded, and decoded
-		}
+	if err != nil {
+		panic(err) // a typed pod can be encoded, and decoded
 	}
-	question := Question{
-		ServiceAccount: name,
-		Expiration:     object.Annotations[n.Keys.TokenExpirationSeconds],
-		Windows:        mutate.IsWindows(string(cmp.Or(object.Spec.OS, new(corev1.PodOS)).Name), object.Spec.NodeSelector),
+}
+
+// judge fills in the state of a pod, and keeps a pod that differs from a new one.
+func (n *Namespace) judge(p *pod, object *corev1.Pod, raw []byte, unchanged bool) error {
+	account := ask.Account(&n.ObjectMeta, n.ServiceAccount(p.serviceAccount))
+	compared, err := injected.Compare(n.Settings, account, annotations.NamespaceObject(&n.ObjectMeta), raw, unchanged)
+	if err != nil {
+		return err
 	}
-	n.pods[question] = append(n.pods[question], p)
+	p.state, p.differences = compared.State, compared.Differences
+	original, err := ask.Original(raw, n.Settings, unchanged, compared.Decision)
+	if err != nil {
+		return err
+	}
+	selected, certain := cluster.Selects(n.registration, original.GetLabels())
+	selection, _ := n.ParsePod(object.Annotations, object.Labels[annotations.Inject])
+	switch {
+	case selection.OptOut:
+		p.state = injected.OptedOut
+		return nil
+	case p.state == injected.OptedOut:
+		return nil
+	case !n.called || !selected:
+		p.state = injected.Excluded
+		return nil
+	case n.unread != nil: // only the cluster knows
+	case compared.Denial != nil:
+		p.problem = "a new pod is denied: " + compared.Denial.Error()
+	case compared.Decision.Reason == reason.NoIdentity && len(p.differences) > 0: // of a webhook that is not adopted yet
+		p.state, p.differences = injected.None, nil
+		return nil
+	case p.state == injected.Without && !certain:
+		p.state, p.problem = injected.Unknown, "the webhook has matchConditions, which only the API server evaluates"
+	case p.state != injected.Stale && p.state != injected.Without && !compared.OfOthers:
+		return nil
+	}
+	if p.running, err = injected.Read(json.RawMessage(raw), n.Settings); err == nil {
+		p.original, err = json.Marshal(original.Object)
+	}
+	return err
 }
 
 // UnreadOwners returns the kinds of Kubernetes that own the pods, or their owners, and were
@@ -195,12 +234,10 @@ func (n *Namespace) UnreadOwners() []cluster.Kind {
 			kinds = append(kinds, kind)
 		}
 	}
-	for _, pods := range n.pods {
-		for _, p := range pods {
-			add(p.owner)
-			if p.owner != nil {
-				add(n.owners[p.owner.UID].above)
-			}
+	for _, p := range n.pods {
+		add(p.owner)
+		if p.owner != nil {
+			add(n.owners[p.owner.UID].above)
 		}
 	}
 	return kinds
@@ -239,43 +276,101 @@ func (n *Namespace) workload(p *pod) string {
 	return cmp.Or(n.ownerName(n.owners[p.owner.UID].above), n.ownerName(p.owner), "pod/"+p.name)
 }
 
-// Questions returns the questions that judge the pods.
-func (n *Namespace) Questions() []Question {
-	var questions []Question
-	for q, pods := range n.pods {
-		if n.called && slices.ContainsFunc(pods, func(p *pod) bool { return !p.optedOut }) {
-			questions = append(questions, q)
+// Question is a question about a new pod: the pods of one owner with one ServiceAccount, which
+// differ from a new pod by the rules of the webhook, or which another webhook injected.
+type Question struct {
+	namespace *Namespace
+	pods      []*pod
+	template  *unstructured.Unstructured
+}
+
+// Owner returns the owner of the pods, or nil if they have none. Its template shows what the
+// containers set themselves, which a running pod may hide.
+func (q *Question) Owner() *metav1.OwnerReference { return q.pods[0].owner }
+
+// SetTemplate makes the question one about the pod of a template.
+func (q *Question) SetTemplate(pod *unstructured.Unstructured) { q.template = pod }
+
+// Questions returns the questions that only the cluster answers.
+func (n *Namespace) Questions() []*Question {
+	type id struct {
+		serviceAccount, pod string
+		owner               types.UID
+	}
+	byOwner := map[id]*Question{}
+	var questions []*Question
+	for _, p := range n.pods {
+		if p.original == nil {
+			continue
 		}
+		key := id{serviceAccount: p.serviceAccount, pod: p.name}
+		if p.owner != nil {
+			key.pod, key.owner = "", p.owner.UID
+		}
+		if byOwner[key] == nil {
+			byOwner[key] = &Question{namespace: n}
+			questions = append(questions, byOwner[key])
+		}
+		byOwner[key].pods = append(byOwner[key].pods, p)
 	}
 	return questions
 }
 
-// Confirms reports whether every pod of a question has the credentials in the answer. The
-// pods were made by the webhook, so they confirm an answer that was evaluated here.
-func (n *Namespace) Confirms(q Question, answer *Answer) bool {
-	return !slices.ContainsFunc(n.pods[q], func(p *pod) bool { return !p.optedOut && n.judge(p, answer) != injected.Current })
-}
-
-// judge returns the state of a pod.
-func (n *Namespace) judge(p *pod, answer *Answer) injected.State {
-	return injected.Judge(p.injected, answer.Pod, n.called, p.optedOut, n.Keys)
+// Ask sends the template or the first of the pods to the cluster, as it was created, and judges all
+// of them by the answer. If the cluster denies the pod, but Lanyard does not, or if the cluster cannot be
+// asked, the rules of the webhook decide. asker is an ask.Asker.
+func (q *Question) Ask(asker func(namespace, serviceAccount *metav1.ObjectMeta, pod *unstructured.Unstructured) ask.Answer) error {
+	n := q.namespace
+	original := q.template
+	if original == nil {
+		original = &unstructured.Unstructured{}
+		if err := json.Unmarshal(q.pods[0].original, &original.Object); err != nil {
+			return err
+		}
+	}
+	answer := asker(&n.ObjectMeta, n.ServiceAccount(q.pods[0].serviceAccount), original)
+	var fresh *injected.Pod
+	if answer.Pod != nil && (answer.Local == "" || q.template != nil) {
+		var err error
+		if fresh, err = injected.Read(answer.Pod.Object, n.Settings); err != nil {
+			return err
+		}
+	}
+	for _, p := range q.pods {
+		switch denial := answer.Denial; {
+		case answer.Err != nil:
+			p.state, p.problem = injected.Unknown, "the credentials of a new pod are unknown: "+answer.Err.Error()
+		case denial != nil && denial.By == ask.ByOther && answer.Local == "" && n.unread == nil:
+			p.local = "the pod of the dry run was denied, but not by Lanyard: " + denial.Error()
+		case denial != nil:
+			p.state, p.problem = injected.Unknown, "a new pod is denied: "+denial.Error()
+		case answer.Local != "" && fresh == nil:
+			p.local = answer.Local
+		default:
+			compared := p.running.Against(fresh, n.Settings)
+			p.local, p.differences = answer.Local, compared.Differences
+			if p.state, p.problem = compared.State, ""; p.state == injected.Unknown {
+				p.problem = "a new pod has no credentials from Lanyard, as if it were not called: see lanyard explain"
+			}
+		}
+		p.running, p.original = nil, nil
+	}
+	return nil
 }
 
 // Rows returns the rows, by the names of the ServiceAccounts and the workloads.
-func (n *Namespace) Rows(answers map[Question]*Answer) []Row {
+func (n *Namespace) Rows() []Row {
 	byWorkload := map[[2]string]*Row{}
 	unused := maps.Clone(n.accounts)
-	for question, pods := range n.pods {
-		delete(unused, question.ServiceAccount)
-		for _, p := range pods {
-			id := [2]string{question.ServiceAccount, n.workload(p)}
-			if byWorkload[id] == nil {
-				row := n.row(question.ServiceAccount)
-				row.Workload, row.States = id[1], map[injected.State]int{}
-				byWorkload[id] = &row
-			}
-			n.count(byWorkload[id], p, cmp.Or(answers[question], new(Answer)))
+	for _, p := range n.pods {
+		delete(unused, p.serviceAccount)
+		id := [2]string{p.serviceAccount, n.workload(p)}
+		if byWorkload[id] == nil {
+			row := n.row(p.serviceAccount)
+			row.Workload, row.States = id[1], map[injected.State]int{}
+			byWorkload[id] = &row
 		}
+		byWorkload[id].count(p)
 	}
 	var rows []Row
 	for name := range unused {
@@ -296,15 +391,19 @@ func (n *Namespace) row(serviceAccount string) Row {
 	return Row{Namespace: n.Name, ServiceAccount: serviceAccount, Providers: found.providers, Guard: found.guard}
 }
 
-// count adds one pod to its row.
-func (n *Namespace) count(row *Row, p *pod, answer *Answer) {
-	state := n.judge(p, answer)
-	row.Pods++
-	row.States[state]++
+// count adds one pod.
+func (r *Row) count(p *pod) {
+	r.Pods++
+	r.States[p.state]++
+	for _, d := range p.differences {
+		if !slices.Contains(r.Differences, d) {
+			r.Differences = append(r.Differences, d)
+		}
+	}
 	switch {
-	case state == injected.Unknown && !strings.Contains(row.Problem, answer.Problem):
-		row.Problem = strings.TrimPrefix(row.Problem+"; "+answer.Problem, "; ")
-	case state == injected.Stale || state == injected.Without:
-		row.Local = cmp.Or(row.Local, answer.Local)
+	case p.state == injected.Unknown && !strings.Contains(r.Problem, p.problem):
+		r.Problem = strings.TrimPrefix(r.Problem+"; "+p.problem, "; ")
+	case p.state == injected.Stale || p.state == injected.Without:
+		r.Local = cmp.Or(r.Local, p.local)
 	}
 }

@@ -4,30 +4,40 @@
 package status_test
 
 import (
+	"encoding/json"
+	"errors"
+	"maps"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
+	"github.com/lanyard-dev/lanyard/internal/cli/ask"
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/status"
-	"github.com/lanyard-dev/lanyard/internal/injected"
 	"github.com/lanyard-dev/lanyard/internal/peer"
-	"github.com/lanyard-dev/lanyard/internal/provider"
+	"github.com/lanyard-dev/lanyard/internal/probe"
 	"github.com/lanyard-dev/lanyard/internal/settings"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/pkg/mutate"
+	"github.com/lanyard-dev/lanyard/pkg/mutate/injected"
+	"github.com/lanyard-dev/lanyard/test/support/peers"
 )
 
-func newKeys(t *testing.T) *annotations.Keys {
+func newSettings(t *testing.T) *annotations.Settings {
 	t.Helper()
-	keys, err := annotations.NewKeys(annotations.DefaultPrefix, provider.Builtin())
+	s, err := settings.Load(nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &keys
+	return s
 }
 
 // object returns the metadata of an object with annotations and a label.
@@ -53,39 +63,59 @@ func addOwner(n *status.Namespace, kind string, meta metav1.ObjectMeta) {
 	n.AddOwner(&found, &metav1.PartialObjectMetadata{ObjectMeta: meta})
 }
 
-// podOf returns a running pod of the ServiceAccount cart, with a role if it is not
-// empty.
-func podOf(meta metav1.ObjectMeta, role string) *corev1.Pod {
-	pod := &corev1.Pod{ObjectMeta: meta, Spec: corev1.PodSpec{ServiceAccountName: "cart"}, Status: corev1.PodStatus{Phase: corev1.PodRunning}}
+// podOf returns a running pod of the ServiceAccount cart. If role is not empty, it was injected
+// for this role.
+func podOf(t *testing.T, meta metav1.ObjectMeta, role string) *corev1.Pod {
+	t.Helper()
+	pod := &corev1.Pod{ObjectMeta: meta, Spec: corev1.PodSpec{ServiceAccountName: "cart", Containers: []corev1.Container{{Name: "main"}}}, Status: corev1.PodStatus{Phase: corev1.PodRunning}}
 	if role != "" {
-		pod.Annotations = map[string]string{"lanyard.dev/injected": "aws"}
-		pod.Spec.Volumes = []corev1.Volume{{Name: "bound-sa-token", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
-			Sources: []corev1.VolumeProjection{{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Audience: "sts.amazonaws.com", Path: "aws/token"}}},
-		}}}}
-		pod.Spec.Containers = []corev1.Container{{
-			Name: "main", Env: []corev1.EnvVar{{Name: "AWS_ROLE_ARN", Value: "arn:aws:iam::111122223333:role/" + role}},
-			VolumeMounts: []corev1.VolumeMount{{Name: "bound-sa-token", MountPath: "/lanyard", ReadOnly: true}},
-		}}
+		return injectedPod(t, pod, role)
 	}
 	return pod
 }
 
-// answer returns the contents of a new pod with the role.
-func answer(t *testing.T, role string) *status.Answer {
+// injectedPod returns the pod as Lanyard changes it for a role.
+func injectedPod(t *testing.T, pod *corev1.Pod, role string) *corev1.Pod {
 	t.Helper()
-	read, err := injected.Read(podOf(metav1.ObjectMeta{}, role), newKeys(t))
+	return injectedFor(t, pod, awsRole(role))
+}
+
+// injectedFor is injectedPod with the annotations of the ServiceAccount.
+func injectedFor(t *testing.T, pod *corev1.Pod, values map[string]string) *corev1.Pod {
+	t.Helper()
+	s := newSettings(t)
+	text, err := json.Marshal(pod)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &status.Answer{Pod: read}
+	read, err := mutate.ReadPod(text, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	decision, err := mutate.Decide(s, &annotations.Object{Namespace: "shop", Name: "cart", Annotations: values}, nil, read)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text, err = decision.Apply(text); err != nil {
+		t.Fatal(err)
+	}
+	result := new(corev1.Pod)
+	if err := json.Unmarshal(text, result); err != nil {
+		t.Fatal(err)
+	}
+	return result
 }
 
-var aws = map[string]string{"lanyard.dev/aws-role-arn": "x"}
+func awsRole(name string) map[string]string {
+	return map[string]string{"lanyard.dev/aws-role-arn": "arn:aws:iam::111122223333:role/" + name}
+}
+
+var aws = awsRole("new")
 
 // cart returns a namespace with an annotated ServiceAccount and a Deployment.
 func cart(t *testing.T, called, labelled bool) *status.Namespace {
 	t.Helper()
-	n := status.NewNamespace(&settings.Settings{Keys: newKeys(t), Defaults: &annotations.Defaults{}}, &metav1.ObjectMeta{Name: "shop"}, called)
+	n := status.NewNamespace(newSettings(t), &metav1.ObjectMeta{Name: "shop"}, nil, called)
 	n.AddServiceAccount(object("cart", aws, labelled))
 	addOwner(n, "Deployment", metav1.ObjectMeta{Name: "cart"})
 	addOwner(n, "ReplicaSet", owned("cart-1", "Deployment", "cart"))
@@ -96,31 +126,30 @@ func cart(t *testing.T, called, labelled bool) *status.Namespace {
 func TestPodsAreCountedByWorkload(t *testing.T) {
 	t.Parallel()
 	n := cart(t, true, true)
-	n.AddPod(podOf(owned("cart-1-a", "ReplicaSet", "cart-1"), "new"))
-	n.AddPod(podOf(owned("cart-1-b", "ReplicaSet", "cart-1"), "old"))
-	n.AddPod(podOf(owned("cart-1-c", "ReplicaSet", "cart-1"), ""))
-	n.AddPod(podOf(owned("db-0", "StatefulSet", "db"), "new"))
-	n.AddPod(podOf(metav1.ObjectMeta{Name: "alone"}, ""))
-	optedOut := podOf(owned("cart-1-d", "ReplicaSet", "cart-1"), "")
+	n.AddPod(podOf(t, owned("cart-1-a", "ReplicaSet", "cart-1"), "new"))
+	n.AddPod(podOf(t, owned("cart-1-b", "ReplicaSet", "cart-1"), "old"))
+	n.AddPod(podOf(t, owned("cart-1-c", "ReplicaSet", "cart-1"), ""))
+	n.AddPod(podOf(t, owned("db-0", "StatefulSet", "db"), "new"))
+	n.AddPod(podOf(t, metav1.ObjectMeta{Name: "alone"}, ""))
+	optedOut := podOf(t, owned("cart-1-d", "ReplicaSet", "cart-1"), "")
 	optedOut.Labels = map[string]string{"lanyard.dev/inject": "false"}
 	n.AddPod(optedOut)
-	optedOut = podOf(owned("cart-1-f", "ReplicaSet", "cart-1"), "")
+	optedOut = podOf(t, owned("cart-1-f", "ReplicaSet", "cart-1"), "")
 	optedOut.Annotations = map[string]string{"lanyard.dev/inject": "false"}
 	n.AddPod(optedOut)
 	for _, phase := range []corev1.PodPhase{corev1.PodSucceeded, corev1.PodFailed} {
-		done := podOf(owned("cart-1-e", "ReplicaSet", "cart-1"), "old")
+		done := podOf(t, owned("cart-1-e", "ReplicaSet", "cart-1"), "old")
 		done.Status.Phase = phase
 		n.AddPod(done)
 	}
-	mirror := podOf(metav1.ObjectMeta{Name: "mirror", Annotations: map[string]string{"kubernetes.io/config.mirror": "x"}}, "")
+	mirror := podOf(t, metav1.ObjectMeta{Name: "mirror", Annotations: map[string]string{"kubernetes.io/config.mirror": "x"}}, "")
 	n.AddPod(mirror)
-	other := podOf(metav1.ObjectMeta{Name: "other"}, "")
+	other := podOf(t, metav1.ObjectMeta{Name: "other"}, "")
 	other.Spec.ServiceAccountName = ""
 	n.AddPod(other)
 
-	question := status.Question{ServiceAccount: "cart"}
-	if diff := cmp.Diff([]status.Question{question}, n.Questions()); diff != "" {
-		t.Fatalf("questions (-want +got):\n%s", diff)
+	if questions := n.Questions(); len(questions) != 2 {
+		t.Fatalf("got %d questions, want one for cart-1, and one for alone", len(questions))
 	}
 	row := func(workload string, pods int, states map[injected.State]int) status.Row {
 		return status.Row{
@@ -133,7 +162,7 @@ func TestPodsAreCountedByWorkload(t *testing.T) {
 		row("pod/alone", 1, map[injected.State]int{injected.Without: 1}),
 		row("statefulset/db", 1, map[injected.State]int{injected.Current: 1}),
 	}
-	got := n.Rows(map[status.Question]*status.Answer{question: answer(t, "new")})
+	got := n.Rows()
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("rows (-want +got):\n%s", diff)
 	}
@@ -149,33 +178,132 @@ func TestPodsAreCountedByWorkload(t *testing.T) {
 // During a switch, pods have the credentials of the other webhook until they are replaced.
 func TestPodsWithTheTokenOfAPeerAreNotWithout(t *testing.T) {
 	t.Parallel()
-	peers, err := peer.Named([]string{"eks", "azure"})
+	adopted, err := peer.Named([]string{"eks", "azure"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	keys := newKeys(t)
-	keys.PeerContainers, keys.PeerTokens = peer.Rules(peers)
+	s := newSettings(t)
+	s.Peers = []string{"eks", "azure"}
+	s.PeerContainers, s.PeerTokens = peer.Rules(adopted)
 	theirs := func(name, volume, audience string) *corev1.Pod {
-		pod := podOf(metav1.ObjectMeta{Name: name}, "")
+		pod := podOf(t, metav1.ObjectMeta{Name: name}, "")
 		pod.Spec.Volumes = []corev1.Volume{{Name: volume, VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
 			Sources: []corev1.VolumeProjection{{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Audience: audience, Path: "token"}}},
 		}}}}
 		pod.Spec.Containers = []corev1.Container{{Name: "main", VolumeMounts: []corev1.VolumeMount{{Name: volume, MountPath: "/token"}}}}
 		return pod
 	}
-	n := status.NewNamespace(&settings.Settings{Keys: keys, Defaults: &annotations.Defaults{}, Peers: peers}, &metav1.ObjectMeta{Name: "shop"}, true)
+	n := status.NewNamespace(s, &metav1.ObjectMeta{Name: "shop"}, nil, true)
 	n.AddServiceAccount(object("cart", aws, true))
 	// The names of the volumes are not the same in all versions of a webhook.
 	n.AddPod(theirs("eks", "aws-iam-token", "sts.amazonaws.com"))
 	n.AddPod(theirs("renamed", "reserved-1234", "sts.amazonaws.com"))
 	n.AddPod(theirs("own", "aws-iam-token", "cloud"))
-	bound := podOf(metav1.ObjectMeta{Name: "bound", Annotations: map[string]string{"azure.workload.identity/use-identity-binding": "true"}}, "")
+	bound := podOf(t, metav1.ObjectMeta{Name: "bound", Annotations: map[string]string{"azure.workload.identity/use-identity-binding": "true"}}, "")
+	n.AddPod(bound) // which still gets the role of AWS
+	bound = bound.DeepCopy()
+	bound.Name, bound.Spec.ServiceAccountName = "azure", "mail"
+	n.AddServiceAccount(object("mail", map[string]string{"lanyard.dev/azure-client-id": "00000000-0000-0000-0000-000000000001", "lanyard.dev/azure-tenant-id": "a.example"}, true))
 	n.AddPod(bound)
-	want := map[string]injected.State{"pod/eks": injected.Stale, "pod/renamed": injected.Stale, "pod/own": injected.Without, "pod/bound": injected.OptedOut}
-	for _, row := range n.Rows(map[status.Question]*status.Answer{{ServiceAccount: "cart"}: answer(t, "new")}) {
+	want := map[string]injected.State{"pod/eks": injected.Stale, "pod/renamed": injected.Stale, "pod/own": injected.Without, "pod/bound": injected.Without, "pod/azure": injected.OptedOut}
+	for _, row := range n.Rows() {
 		if row.States[want[row.Workload]] != 1 {
 			t.Errorf("%s: got %v, want %s", row.Workload, row.States, want[row.Workload])
 		}
+	}
+}
+
+// theirs returns a running pod of the ServiceAccount cart that amazon-eks-pod-identity-webhook has
+// injected.
+func theirs(t *testing.T, name, role, owner string) *corev1.Pod {
+	t.Helper()
+	pod := podOf(t, owned(name, "ReplicaSet", owner), "")
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "cart", Annotations: map[string]string{"eks.amazonaws.com/role-arn": awsRole(role)["lanyard.dev/aws-role-arn"]}}}
+	if err := new(peers.EKS).Mutate(pod, account); err != nil {
+		t.Fatal(err)
+	}
+	return pod
+}
+
+// Pods of another webhook are compared by their identities, in the same words.
+func TestPodsOfAnotherWebhookAreComparedByMeaning(t *testing.T) {
+	t.Parallel()
+	n := cart(t, true, true)
+	n.AddPod(theirs(t, "same", "new", "cart-1"))
+	n.AddPod(theirs(t, "old", "old", "cart-1"))
+	var sent *unstructured.Unstructured
+	for _, q := range n.Questions() {
+		if err := q.Ask(func(_, _ *metav1.ObjectMeta, pod *unstructured.Unstructured) ask.Answer {
+			sent = pod
+			text, err := json.Marshal(podOf(t, metav1.ObjectMeta{}, "new"))
+			answer := ask.Answer{Answer: probe.Answer{Pod: &unstructured.Unstructured{}}}
+			if err == nil {
+				err = json.Unmarshal(text, &answer.Pod.Object)
+			}
+			answer.Err = err
+			return answer
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rows := n.Rows()
+	want := []injected.Difference{
+		{Container: "main", Field: "aws-token-path", Got: "/var/run/secrets/eks.amazonaws.com/serviceaccount/token", Minor: true}, // of both
+		{Container: "main", Field: "token-expiration-seconds", Got: "86400", Want: "3600", Minor: true},
+		{Container: "main", Field: "aws-role-arn", Got: "arn:aws:iam::111122223333:role/old", Want: "arn:aws:iam::111122223333:role/new"},
+	}
+	less := func(a, b injected.Difference) int { return strings.Compare(a.Field, b.Field) }
+	slices.SortFunc(want, less)
+	slices.SortFunc(rows[0].Differences, less)
+	if len(rows) != 1 || rows[0].States[injected.Current] != 1 || rows[0].States[injected.Stale] != 1 || !slices.Equal(rows[0].Differences, want) {
+		t.Errorf("got %+v, want one pod of each state, and %+v", rows, want)
+	}
+	if containers, _, _ := unstructured.NestedSlice(sent.Object, "spec", "containers"); containers[0].(map[string]any)["env"] != nil {
+		t.Errorf("got %v, want a dry run without the variables of the other webhook", sent)
+	}
+}
+
+// A running pod can hide what its containers set themselves: another webhook overwrites it, as that
+// of Google does, and Lanyard's variables look like a container's own. The template of the owner
+// shows it.
+func TestTheTemplateOfTheOwnerCounts(t *testing.T) {
+	t.Parallel()
+	n := cart(t, true, true)
+	n.AddPod(theirs(t, "a", "new", "cart-1"))
+	questions := n.Questions()
+	if len(questions) != 1 || questions[0].Owner() == nil || questions[0].Owner().Name != "cart-1" {
+		t.Fatalf("got %v, want a question about the template of cart-1", questions)
+	}
+	template := &unstructured.Unstructured{Object: map[string]any{"kind": "Pod"}}
+	questions[0].SetTemplate(template)
+	if err := questions[0].Ask(func(_, _ *metav1.ObjectMeta, pod *unstructured.Unstructured) ask.Answer {
+		if pod != template {
+			t.Errorf("got %v, want the template", pod)
+		}
+		return ask.Answer{Local: "you may not", Answer: probe.Answer{Pod: &unstructured.Unstructured{}}}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if rows := n.Rows(); len(rows) != 1 || rows[0].States[injected.Stale] != 1 || rows[0].Local != "you may not" || len(rows[0].Differences) == 0 {
+		t.Errorf("got %+v, want a stale pod", rows)
+	}
+	own := cart(t, true, true)
+	own.AddPod(podOf(t, metav1.ObjectMeta{Name: "b"}, "old"))
+	if questions := own.Questions(); len(questions) != 1 || questions[0].Owner() != nil {
+		t.Errorf("got %v, want a question about the pod itself, which has no owner", questions)
+	}
+}
+
+// Lanyard gives nothing to a pod whose ServiceAccount is not adopted yet: that is no difference.
+func TestPodsOfAWebhookThatIsNotAdoptedYet(t *testing.T) {
+	t.Parallel()
+	s := newSettings(t)
+	s.Peers = []string{"eks"}
+	n := status.NewNamespace(s, &metav1.ObjectMeta{Name: "shop"}, nil, true)
+	n.AddServiceAccount(object("cart", map[string]string{"eks.amazonaws.com/role-arn": awsRole("new")["lanyard.dev/aws-role-arn"]}, false))
+	n.AddPod(theirs(t, "a", "new", "cart-1"))
+	if rows := n.Rows(); len(n.Questions()) > 0 || len(rows) != 1 || rows[0].States[injected.None] != 1 || rows[0].Differences != nil {
+		t.Errorf("got %d questions and %+v, want none", len(n.Questions()), rows)
 	}
 }
 
@@ -206,8 +334,8 @@ func TestOwnersMustExist(t *testing.T) {
 			addOwner(n, "StatefulSet", owned("log", "LogStore", "log"))
 			meta := owned("a", test.kind, test.owner)
 			meta.OwnerReferences[0].UID = types.UID(test.uid)
-			n.AddPod(podOf(meta, ""))
-			if rows := n.Rows(nil); len(rows) != 1 || rows[0].Workload != test.want {
+			n.AddPod(podOf(t, meta, ""))
+			if rows := n.Rows(); len(rows) != 1 || rows[0].Workload != test.want {
 				t.Errorf("got %+v, want the workload %s", rows, test.want)
 			}
 		})
@@ -220,7 +348,7 @@ func TestGuards(t *testing.T) {
 		called, labelled bool
 		want             cluster.Guard
 	}{{true, true, cluster.GuardOn}, {true, false, cluster.GuardOff}, {false, true, cluster.GuardExcluded}, {false, false, cluster.GuardExcluded}} {
-		rows := cart(t, test.called, test.labelled).Rows(nil)
+		rows := cart(t, test.called, test.labelled).Rows()
 		if len(rows) != 1 || rows[0].Guard != test.want || rows[0].Workload != "" || rows[0].Outdated() > 0 {
 			t.Errorf("called %t, labelled %t: got %+v, want %s", test.called, test.labelled, rows, test.want)
 		}
@@ -230,12 +358,12 @@ func TestGuards(t *testing.T) {
 func TestExcludedNamespacesAskNothing(t *testing.T) {
 	t.Parallel()
 	n := cart(t, false, true)
-	n.AddPod(podOf(metav1.ObjectMeta{Name: "a"}, ""))
-	n.AddPod(podOf(metav1.ObjectMeta{Name: "b"}, "old"))
+	n.AddPod(podOf(t, metav1.ObjectMeta{Name: "a"}, ""))
+	n.AddPod(podOf(t, metav1.ObjectMeta{Name: "b"}, "old"))
 	if questions := n.Questions(); len(questions) > 0 {
 		t.Errorf("got %v", questions)
 	}
-	rows := n.Rows(nil)
+	rows := n.Rows()
 	for i := range rows {
 		if row := &rows[i]; row.States[injected.Excluded] != 1 || row.Outdated() > 0 {
 			t.Errorf("got %+v, want 1 excluded pod", row)
@@ -249,40 +377,155 @@ func TestExcludedNamespacesAskNothing(t *testing.T) {
 func TestPodsThatDifferInWhatTheyGet(t *testing.T) {
 	t.Parallel()
 	n := cart(t, true, true)
-	short := podOf(metav1.ObjectMeta{Name: "short"}, "s")
-	short.Annotations["lanyard.dev/token-expiration-seconds"] = "600"
-	n.AddPod(short)
-	byOS := podOf(metav1.ObjectMeta{Name: "windows"}, "w")
+	short := podOf(t, metav1.ObjectMeta{Name: "short"}, "")
+	short.Annotations = map[string]string{"lanyard.dev/token-expiration-seconds": "600"}
+	n.AddPod(injectedPod(t, short, "new"))
+	byOS := podOf(t, metav1.ObjectMeta{Name: "windows"}, "")
 	byOS.Spec.OS = &corev1.PodOS{Name: corev1.Windows}
-	n.AddPod(byOS)
-	bySelector := podOf(metav1.ObjectMeta{Name: "windows-2"}, "w")
+	n.AddPod(injectedPod(t, byOS, "new"))
+	bySelector := podOf(t, metav1.ObjectMeta{Name: "windows-2"}, "")
 	bySelector.Spec.NodeSelector = map[string]string{"kubernetes.io/os": "windows"}
-	n.AddPod(bySelector)
-	byOldSelector := podOf(metav1.ObjectMeta{Name: "windows-3"}, "w")
+	n.AddPod(injectedPod(t, bySelector, "new"))
+	byOldSelector := podOf(t, metav1.ObjectMeta{Name: "windows-3"}, "")
 	byOldSelector.Spec.NodeSelector = map[string]string{"beta.kubernetes.io/os": "windows"}
-	n.AddPod(byOldSelector)
-	want := map[status.Question]string{{ServiceAccount: "cart", Expiration: "600"}: "s", {ServiceAccount: "cart", Windows: true}: "w"}
-	answers := map[status.Question]*status.Answer{}
-	for _, q := range n.Questions() {
-		answers[q] = answer(t, want[q])
+	n.AddPod(injectedPod(t, byOldSelector, "new"))
+	if questions := n.Questions(); len(questions) > 0 {
+		t.Errorf("got %d questions, want none", len(questions))
 	}
-	if len(answers) != len(want) {
-		t.Fatalf("got questions %v, want %v", answers, want)
-	}
-	for _, row := range n.Rows(answers) {
+	for _, row := range n.Rows() {
 		if row.States[injected.Current] != 1 {
 			t.Errorf("got %+v, want 1 current pod", row)
 		}
 	}
 }
 
-func TestPodsThatCannotBeCompared(t *testing.T) {
+// C1 of the review of correctness: these pods were injected a second ago, and were reported
+// as outdated for ever.
+func TestPodsThatWereJustInjectedNeedNoRestart(t *testing.T) {
 	t.Parallel()
-	n := cart(t, true, true)
-	n.AddPod(podOf(metav1.ObjectMeta{Name: "a"}, "old"))
-	rows := n.Rows(map[status.Question]*status.Answer{{ServiceAccount: "cart"}: {Problem: "denied"}})
-	if len(rows) != 1 || rows[0].States[injected.Unknown] != 1 || rows[0].Problem != "denied" || rows[0].Outdated() > 0 {
-		t.Errorf("got %+v", rows)
+	created := metav1.Unix(1000, 0)
+	withEnv := func(name, value string) *corev1.Pod {
+		pod := podOf(t, metav1.ObjectMeta{Name: "a", CreationTimestamp: created}, "")
+		pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: name, Value: value}}
+		return pod
+	}
+	withMount := func(path string) *corev1.Pod {
+		pod := podOf(t, metav1.ObjectMeta{Name: "a"}, "")
+		pod.Spec.Volumes = []corev1.Volume{{Name: "x", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
+		pod.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "x", MountPath: path}}
+		return pod
+	}
+	annotated := func(key, value string) *corev1.Pod {
+		return podOf(t, metav1.ObjectMeta{Name: "a", Annotations: map[string]string{key: value}}, "")
+	}
+	unselected := podOf(t, metav1.ObjectMeta{Name: "a", Labels: map[string]string{"tier": "other"}}, "")
+	selecting := &admissionregistrationv1.MutatingWebhookConfiguration{Webhooks: []admissionregistrationv1.MutatingWebhook{{
+		Name: cluster.PodWebhook, ObjectSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"tier": "cloud"}},
+	}}}
+	conditional := &admissionregistrationv1.MutatingWebhookConfiguration{Webhooks: []admissionregistrationv1.MutatingWebhook{{
+		Name: cluster.PodWebhook, MatchConditions: []admissionregistrationv1.MatchCondition{{Name: "not-a-mirror-pod"}, {Name: "own", Expression: "false"}},
+	}}}
+	for sentence, test := range map[string]struct {
+		pod          *corev1.Pod
+		not          bool // injected
+		registration *admissionregistrationv1.MutatingWebhookConfiguration
+		want         injected.State
+	}{
+		"all containers are skipped":                  {annotated("lanyard.dev/skip-containers", "main"), false, nil, injected.LeftOut},
+		"no container is listed":                      {annotated("lanyard.dev/containers", "other"), false, nil, injected.LeftOut},
+		"something else is mounted at the token path": {withMount(annotations.DefaultTokenMountPath), false, nil, injected.LeftOut},
+		"the objectSelector does not select it":       {unselected, true, selecting, injected.Excluded},
+		"the matchConditions may exclude it":          {podOf(t, metav1.ObjectMeta{Name: "a"}, ""), true, conditional, injected.Unknown},
+		"the matchConditions have not excluded it":    {podOf(t, metav1.ObjectMeta{Name: "a"}, ""), false, conditional, injected.Current},
+		"its own role is the last variable":           {withEnv("AWS_ROLE_ARN", "arn:aws:iam::111122223333:role/own"), false, nil, injected.Current},
+		"something is mounted for the copy":           {withMount("/var/run/secrets/copy"), false, nil, injected.Current},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			t.Parallel()
+			n := status.NewNamespace(newSettings(t), &metav1.ObjectMeta{Name: "shop"}, test.registration, true)
+			account := object("cart", maps.Clone(aws), true)
+			if strings.Contains(sentence, "copy") {
+				account.Annotations["lanyard.dev/aws-token-path"] = "/var/run/secrets/copy/token"
+			}
+			account.CreationTimestamp = metav1.Unix(500, 0)
+			account.ManagedFields = []metav1.ManagedFieldsEntry{{
+				Time: &metav1.Time{Time: time.Unix(600, 0)}, FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:annotations":{"f:lanyard.dev/aws-role-arn":{}}}}`),
+			}}
+			n.AddServiceAccount(account)
+			pod := test.pod
+			if !test.not {
+				pod = injectedFor(t, pod, account.Annotations)
+			}
+			n.AddPod(pod)
+			rows := n.Rows()
+			if len(rows) != 1 || rows[0].States[test.want] != 1 || rows[0].Outdated() > 0 {
+				t.Errorf("got %+v, want %s", rows, test.want)
+			}
+		})
+	}
+}
+
+// answering answers each question in the same way, and counts.
+func answering(n *status.Namespace, answer ask.Answer) (asked int, err error) {
+	for _, q := range n.Questions() {
+		asked++
+		err = errors.Join(err, q.Ask(func(_, _ *metav1.ObjectMeta, pod *unstructured.Unstructured) ask.Answer {
+			if answer.Pod != nil && len(answer.Pod.Object) == 0 { // the pod as it was sent
+				answer.Pod = pod
+			}
+			return answer
+		}))
+	}
+	return asked, err
+}
+
+// The cluster is asked about a pod that differs by the rules of the webhook.
+func TestPodsThatTheClusterJudges(t *testing.T) {
+	t.Parallel()
+	fresh := func(role string) ask.Answer {
+		text, err := json.Marshal(podOf(t, metav1.ObjectMeta{Name: "a"}, role))
+		if err != nil {
+			t.Fatal(err)
+		}
+		pod := &unstructured.Unstructured{}
+		if err := json.Unmarshal(text, &pod.Object); err != nil {
+			t.Fatal(err)
+		}
+		return ask.Answer{Answer: probe.Answer{Pod: pod}}
+	}
+	denied := func(by ask.Denier) ask.Answer {
+		return ask.Answer{Denial: &ask.Denial{By: by, Message: "no"}}
+	}
+	for sentence, test := range map[string]struct {
+		role, problem, local string
+		answer               ask.Answer
+		want                 injected.State
+	}{
+		"the cluster makes the same pod":      {"old", "", "", fresh("old"), injected.Current},
+		"the cluster makes another pod":       {"old", "", "", fresh("new"), injected.Stale},
+		"it has none, and a new pod gets one": {"", "", "", fresh("new"), injected.Without},
+		"neither gets one":                    {"", "a new pod has no credentials from Lanyard", "", ask.Answer{Answer: probe.Answer{Pod: &unstructured.Unstructured{}}}, injected.Unknown},
+		"a new pod is denied":                 {"old", "a new pod is denied: no", "", denied(ask.ByGuard), injected.Unknown},
+		"another program denies a new pod":    {"old", "", "the pod of the dry run was denied, but not by Lanyard: no", denied(ask.ByOther), injected.Stale},
+		"the cluster cannot be asked":         {"old", "", "you may not", ask.Answer{Local: "you may not"}, injected.Stale},
+		"the answer is not known":             {"old", "the credentials of a new pod are unknown: EOF", "", ask.Answer{Answer: probe.Answer{Err: errors.New("EOF")}}, injected.Unknown},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			t.Parallel()
+			n := cart(t, true, true)
+			n.AddPod(podOf(t, metav1.ObjectMeta{Name: "a"}, test.role))
+			asked, err := answering(n, test.answer)
+			if err != nil || asked != 1 {
+				t.Fatalf("got %d questions and error %v", asked, err)
+			}
+			rows := n.Rows()
+			if len(rows) != 1 || rows[0].States[test.want] != 1 || !strings.HasPrefix(rows[0].Problem, test.problem) || (rows[0].Problem == "") != (test.problem == "") || rows[0].Local != test.local {
+				t.Errorf("got %+v, want %s", rows, test.want)
+			}
+			if asked, err := answering(n, test.answer); asked > 0 || err != nil {
+				t.Errorf("got %d questions and error %v after the answer", asked, err)
+			}
+		})
 	}
 }
 
@@ -290,7 +533,7 @@ func TestPodsThatCannotBeCompared(t *testing.T) {
 // no Jobs.
 func TestOnlyKindsThatOwnPodsAreRead(t *testing.T) {
 	t.Parallel()
-	n := status.NewNamespace(&settings.Settings{Keys: newKeys(t), Defaults: &annotations.Defaults{}}, &metav1.ObjectMeta{Name: "shop"}, true)
+	n := status.NewNamespace(newSettings(t), &metav1.ObjectMeta{Name: "shop"}, nil, true)
 	n.AddServiceAccount(object("cart", aws, true))
 	kinds := func() []string {
 		var names []string
@@ -300,14 +543,14 @@ func TestOnlyKindsThatOwnPodsAreRead(t *testing.T) {
 		slices.Sort(names)
 		return names
 	}
-	n.AddPod(podOf(metav1.ObjectMeta{Name: "alone"}, ""))
+	n.AddPod(podOf(t, metav1.ObjectMeta{Name: "alone"}, ""))
 	if got := kinds(); len(got) > 0 {
 		t.Errorf("a pod without an owner: got %v, want no kinds", got)
 	}
-	n.AddPod(podOf(owned("a", "ReplicaSet", "cart-1"), ""))
-	n.AddPod(podOf(owned("b", "StatefulSet", "db"), ""))
-	n.AddPod(podOf(owned("c", "Rollout", "x"), ""))
-	n.AddPod(podOf(owned("d", "Pod", "x"), ""))
+	n.AddPod(podOf(t, owned("a", "ReplicaSet", "cart-1"), ""))
+	n.AddPod(podOf(t, owned("b", "StatefulSet", "db"), ""))
+	n.AddPod(podOf(t, owned("c", "Rollout", "x"), ""))
+	n.AddPod(podOf(t, owned("d", "Pod", "x"), ""))
 	if diff := cmp.Diff([]string{"ReplicaSet", "StatefulSet"}, kinds()); diff != "" {
 		t.Errorf("owners of pods (-want +got):\n%s", diff)
 	}
@@ -320,40 +563,38 @@ func TestOnlyKindsThatOwnPodsAreRead(t *testing.T) {
 	}
 }
 
-// The pods of the webhook confirm an evaluation of its rules, so that no dry run is needed.
-func TestPodsConfirmAnAnswer(t *testing.T) {
+// The pods of one owner are alike, so that one dry run is enough. Pods that are current need
+// none.
+func TestOneQuestionForThePodsOfAnOwner(t *testing.T) {
 	t.Parallel()
 	for sentence, test := range map[string]struct {
-		roles  []string
-		answer *status.Answer
-		want   bool
+		roles []string
+		want  int
 	}{
-		"all are like the answer": {[]string{"new", "new"}, answer(t, "new"), true},
-		"one is stale":            {[]string{"new", "old"}, answer(t, "new"), false},
-		"one has no credentials":  {[]string{"", "new"}, answer(t, "new"), false},
-		"no credentials":          {[]string{"", ""}, answer(t, ""), true},
-		"a denial":                {[]string{"new"}, &status.Answer{Problem: "denied"}, false},
+		"all are current":                {[]string{"new", "new"}, 0},
+		"one is stale":                   {[]string{"new", "old"}, 1},
+		"two are stale":                  {[]string{"old", "old"}, 1},
+		"one is stale, and one has none": {[]string{"", "old"}, 1},
 	} {
 		n := cart(t, true, true)
 		for i, role := range test.roles {
-			n.AddPod(podOf(metav1.ObjectMeta{Name: string(rune('a' + i))}, role))
+			n.AddPod(podOf(t, owned(string(rune('a'+i)), "StatefulSet", "db"), role))
 		}
-		optedOut := podOf(metav1.ObjectMeta{Name: "opted-out", Labels: map[string]string{"lanyard.dev/inject": "false"}}, "")
-		n.AddPod(optedOut)
-		if got := n.Confirms(status.Question{ServiceAccount: "cart"}, test.answer); got != test.want {
-			t.Errorf("%s: got %t, want %t", sentence, got, test.want)
+		n.AddPod(podOf(t, metav1.ObjectMeta{Name: "opted-out", Labels: map[string]string{"lanyard.dev/inject": "false"}}, ""))
+		if got := len(n.Questions()); got != test.want {
+			t.Errorf("%s: got %d questions, want %d", sentence, got, test.want)
 		}
 	}
 }
 
 func TestPodsWithoutAServiceAccountUseTheDefaultOne(t *testing.T) {
 	t.Parallel()
-	n := status.NewNamespace(&settings.Settings{Keys: newKeys(t), Defaults: &annotations.Defaults{}}, &metav1.ObjectMeta{Name: "shop"}, true)
+	n := status.NewNamespace(newSettings(t), &metav1.ObjectMeta{Name: "shop"}, nil, true)
 	n.AddServiceAccount(object("default", aws, true))
-	pod := podOf(metav1.ObjectMeta{Name: "a"}, "")
+	pod := podOf(t, metav1.ObjectMeta{Name: "a"}, "")
 	pod.Spec.ServiceAccountName = ""
 	n.AddPod(pod)
-	rows := n.Rows(nil)
+	rows := n.Rows()
 	if len(rows) != 1 || rows[0].Pods != 1 {
 		t.Errorf("got %+v, want 1 pod", rows)
 	}
@@ -361,17 +602,17 @@ func TestPodsWithoutAServiceAccountUseTheDefaultOne(t *testing.T) {
 
 func TestServiceAccountsWithoutAnIdentityDoNotMatter(t *testing.T) {
 	t.Parallel()
-	n := status.NewNamespace(&settings.Settings{Keys: newKeys(t), Defaults: &annotations.Defaults{}}, &metav1.ObjectMeta{Name: "shop"}, true)
+	n := status.NewNamespace(newSettings(t), &metav1.ObjectMeta{Name: "shop"}, nil, true)
 	n.AddServiceAccount(object("cart", map[string]string{"lanyard.dev/aws-region": "x"}, false))
-	n.AddPod(podOf(metav1.ObjectMeta{Name: "a"}, ""))
-	if rows := n.Rows(nil); !n.Empty() || len(rows) > 0 {
+	n.AddPod(podOf(t, metav1.ObjectMeta{Name: "a"}, ""))
+	if rows := n.Rows(); !n.Empty() || len(rows) > 0 {
 		t.Errorf("got %v", rows)
 	}
 	n.AddServiceAccount(object("token", map[string]string{"lanyard.dev/audience": "x"}, false))
 	n.AddServiceAccount(object("both", map[string]string{"lanyard.dev/audience": "x", "lanyard.dev/gcp-service-account": "a", "lanyard.dev/azure-client-id": "b"}, false))
 	n.AddServiceAccount(object("tokens", map[string]string{"lanyard.dev/tokens": "aws,azure"}, false))
 	n.AddServiceAccount(object("tokens-with-audience", map[string]string{"lanyard.dev/tokens": "aws", "lanyard.dev/audience": "x"}, false))
-	rows := n.Rows(nil)
+	rows := n.Rows()
 	var got [][]string
 	for _, row := range rows {
 		got = append(got, row.Providers)

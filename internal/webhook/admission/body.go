@@ -11,8 +11,8 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/lanyard-dev/lanyard/internal/reason"
 	"github.com/lanyard-dev/lanyard/internal/texts"
+	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
 )
 
 // MaxBodyBytes is the longest AdmissionReview that is read. The API server

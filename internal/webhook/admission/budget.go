@@ -4,6 +4,7 @@
 package admission
 
 import (
+	"bytes"
 	"net/netip"
 	"time"
 )
@@ -15,32 +16,60 @@ import (
 //	 26 MiB  256 connections (httpserver), each with 40 kB and a usual body
 //	 16 MiB  larger bodies, of at most 7 MiB, as far as they have arrived
 //	  8 MiB  usual decisions, of at most 512 KiB each
-//	 12 MiB  larger decisions, of at most 12 MiB
-//	  4 MiB  responses that their clients have not read
+//	 10 MiB  larger decisions, of at most 10 MiB
+//	  6 MiB  responses with their patches, until their clients have read them
 //	125 MiB
-//
-// The memory of a decision is counted where the object is read: see Bounds in
-// internal/mutate/pod.go.
 const (
 	bodyPoolBytes     = 16 << 20
 	usualPoolBytes    = 8 << 20
 	largePoolBytes    = maxDecisionBytes
-	responsePoolBytes = 4 << 20
+	responsePoolBytes = 6 << 20
 	// usualBodyBytes is more than nearly all bodies have.
 	usualBodyBytes = 64 << 10
 	// usualDecisionBytes is more than nearly all decisions cost.
 	usualDecisionBytes = 512 << 10
 	// maxDecisionBytes limits the memory that a decision is charged.
-	maxDecisionBytes = 12 << 20
+	maxDecisionBytes = 10 << 20
 )
+
+// Bounds of the memory that decisions take, without the response.
+const (
+	// otherBytes is for what does not depend on the body: a volume, annotations, and what is
+	// said of the names in them.
+	otherBytes = 64 << 10
+	// copiesOfText is how often an annotation may be in memory besides the body: without its
+	// escape sequences, and as a string. maxCopiedBytes is more than all annotations that are
+	// read have.
+	copiesOfText, maxCopiedBytes = 2, 2 << 20
+	// elementBytes is for an element of a list: at the most, for what is said of a container
+	// and added to it.
+	elementBytes = 1536
+)
+
+// DecisionBytes returns the most memory that a decision about the objects of a review takes.
+// Each element of a list that takes memory is an object. An object that comes after the colon of
+// a member is no element. Braces in a text and white space only make the result higher.
+func DecisionBytes(body []byte) int {
+	elements := 0
+	for i := 0; ; i++ {
+		next := bytes.IndexByte(body[i:], '{')
+		if next < 0 {
+			break
+		}
+		if i += next; i == 0 || body[i-1] != ':' {
+			elements++
+		}
+	}
+	return otherBytes + copiesOfText*min(len(body), maxCopiedBytes) + elementBytes*elements
+}
 
 // Budget limits the memory and the log lines of all requests of a process: its handlers
 // share one.
 //
 // A request takes memory for its body while the body arrives, then for its decision,
-// then for its response, and returns the first two when it has the third. So it only waits
-// for requests that are further on than itself, or that can be interrupted. A usual
-// request never waits for large ones.
+// then for its response, before the patch is encoded, and returns the first two when the
+// response is encoded. So it only waits for requests that are further on than itself, or that
+// can be interrupted. A usual decision never waits for large ones.
 type Budget struct {
 	bodies, usual, large, responses *pool
 	lines                           *lineLimiter
@@ -77,10 +106,19 @@ func (s *share) takeDecision(cost int, until time.Time) error {
 	return s.decision.take(bytes, until)
 }
 
-// takeResponse waits for memory for a response, and returns all other memory.
+// takeResponse waits for memory for a response.
 func (s *share) takeResponse(bytes int, until time.Time) error {
 	s.response = claim{pool: s.budget.responses, client: s.client}
-	err := s.response.take(min(int64(bytes), responsePoolBytes), until)
+	return s.response.take(min(int64(bytes), responsePoolBytes), until)
+}
+
+// finish keeps memory for an encoded response, and waits for the memory if the request has
+// none for a response. It returns all other memory.
+func (s *share) finish(bytes int, until time.Time) (err error) {
+	if s.response.bytes == 0 {
+		err = s.takeResponse(bytes, until)
+	}
+	s.response.keep(int64(bytes))
 	s.body.keep(0)
 	s.decision.keep(0)
 	return err

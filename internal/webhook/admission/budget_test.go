@@ -14,7 +14,6 @@ import (
 
 	"github.com/go-logr/logr"
 
-	"github.com/lanyard-dev/lanyard/internal/jsonscan"
 	"github.com/lanyard-dev/lanyard/internal/webhook/admission"
 )
 
@@ -79,30 +78,28 @@ func TestRequestsWaitForTheirShareOfTheBudget(t *testing.T) {
 	})
 }
 
-// big is a Decider whose decisions cost the most that one is charged: one fits.
-type big struct{ admission.Decider[object] }
-
-func (b big) Read(s *jsonscan.Scanner, into *object) (cost int, err error) {
-	_, err = b.Decider.Read(s, into)
-	return 1 << 30, err
+// withElements returns a review of an object with a list of n objects.
+func withElements(n int) string {
+	return strings.Replace(review, `"object":{`, `"object":{"x":[`+strings.Repeat("{},", n)+`{}],`, 1)
 }
 
 func TestHandlersShareOneBudget(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate()
-		first, second := newFixture(big{g}), newFixture(nil)
-		second.handler = admission.NewHandler(big{allow(untroubled)}, first.budget, second, logr.Discard())
-		go first.post(t, review)
+		first, second := newFixture(g), newFixture(nil)
+		second.handler = admission.NewHandler(allow(untroubled), first.budget, second, logr.Discard())
+		big := withElements(7000) // one of them fits
+		go first.post(t, big)
 		<-g.entered
 		start := time.Now()
-		response, _ := second.send(t, newRequest(t, "/?timeout=5s", review))
+		response, _ := second.send(t, newRequest(t, "/?timeout=5s", big))
 		if waited := time.Since(start); response.StatusCode != http.StatusServiceUnavailable || waited != 4500*time.Millisecond {
 			t.Errorf("got %s after %s while the other handler has the budget, want 503 after 4.5s", response.Status, waited)
 		}
 		close(g.leave)
 		synctest.Wait()
-		if response, answer := second.post(t, review); response.StatusCode != http.StatusOK {
+		if response, answer := second.post(t, big); response.StatusCode != http.StatusOK {
 			t.Errorf("got %s %s when the budget is free again, want 200", response.Status, answer)
 		}
 	})

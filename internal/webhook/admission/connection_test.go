@@ -19,10 +19,9 @@ import (
 
 	"github.com/go-logr/logr"
 
-	"github.com/lanyard-dev/lanyard/internal/jsonscan"
-	"github.com/lanyard-dev/lanyard/internal/reason"
 	"github.com/lanyard-dev/lanyard/internal/webhook/admission"
 	"github.com/lanyard-dev/lanyard/internal/webhook/httpserver"
+	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
 	"github.com/lanyard-dev/lanyard/test/support/memnet"
 )
 
@@ -226,18 +225,11 @@ func TestLargeReviewsThatDoNotEndFillNoMemory(t *testing.T) {
 	})
 }
 
-// costly is a Decider whose decisions cost nearly as much as the budget allows for a usual
-// decision.
-type costly struct{ decide }
-
-func (c costly) Read(s *jsonscan.Scanner, into *object) (cost int, err error) {
-	_, err = c.decide.Read(s, into)
-	return 480 << 10, err
-}
-
 // A client that stops reading or sending does not delay other clients.
 func TestASlowClientDelaysNobody(t *testing.T) {
 	t.Parallel()
+	// The decision takes nearly as much as the budget allows for a usual one.
+	review := withElements(280)
 	// Each time that a request needs memory, it interrupts others within 200 ms.
 	reviews := []struct {
 		body   string
@@ -255,7 +247,7 @@ func TestASlowClientDelaysNobody(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				f := newFixture(costly{longResponse})
+				f := newFixture(longResponse)
 				listener := serve(t, f.handler)
 				for range 90 {
 					conn := memnet.Dial(t, listener, attacker)

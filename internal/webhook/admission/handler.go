@@ -18,18 +18,16 @@ import (
 
 	"github.com/go-logr/logr"
 
-	"github.com/lanyard-dev/lanyard/internal/jsonpatch"
 	"github.com/lanyard-dev/lanyard/internal/jsonscan"
-	"github.com/lanyard-dev/lanyard/internal/reason"
 	"github.com/lanyard-dev/lanyard/internal/texts"
+	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
 )
 
 // Decider decides about requests for objects of type T.
 type Decider[T any] interface {
 	// Read reads the object that is the next value of s. It replaces the previous
-	// content of object, which may refer to the text of s afterwards. The cost is the
-	// most memory that Decide takes for the object, the response included, in bytes.
-	Read(s *jsonscan.Scanner, object *T) (cost int, err error)
+	// content of object, which may refer to the text of s afterwards.
+	Read(s *jsonscan.Scanner, object *T) error
 	// Decide decides about a request. The context ends shortly before the API
 	// server stops waiting. A *reason.Error denies the object. Every other error is a
 	// fault: the API server applies the failure policy. The response may refer to the
@@ -39,8 +37,8 @@ type Decider[T any] interface {
 
 // Response is the decision to allow an object.
 type Response struct {
-	// Patch is applied to the object.
-	Patch jsonpatch.Patch
+	// Patch is the JSON Patch that is applied to the object; nil for none.
+	Patch Patch
 	// Reason is shown in the audit annotation "reason".
 	Reason reason.Reason
 	// Findings are shown in the audit annotation "findings": decisions about single
@@ -49,6 +47,29 @@ type Response struct {
 	// Warnings are shown to the client that made the request. They must be short:
 	// the API server truncates them if they are too long in total.
 	Warnings []string
+}
+
+// Patch is a JSON Patch that may still have to be encoded.
+type Patch interface {
+	// Size returns the most bytes that the patch has.
+	Size() int
+	// Bytes returns the JSON of the patch. The Handler calls it when it has the memory.
+	Bytes() []byte
+}
+
+// size returns the most memory that the response takes as an AdmissionReview, its patch
+// included.
+func (r *Response) size() int {
+	size := reviewBytes
+	for _, texts := range [][]string{r.Findings, r.Warnings} {
+		for _, text := range texts {
+			size += 2*len(text) + len(messagePrefix) + len(`"",`) // some characters take two bytes
+		}
+	}
+	if r.Patch != nil {
+		size += r.Patch.Size() + base64.StdEncoding.EncodedLen(r.Patch.Size())
+	}
+	return size
 }
 
 // Recorder counts requests.
@@ -80,9 +101,11 @@ func NewHandler[T any](decider Decider[T], budget *Budget, recorder Recorder, lo
 // again.
 type memory[T any] struct {
 	body              []byte
+	scanner           jsonscan.Scanner // of the body
 	request           Request[T]
 	object, oldObject T
-	cost              int // of both objects
+	patch             []byte
+	cost              int // the most memory that the rest takes
 }
 
 // The sizes of the largest buffers and objects that are kept for the next request,
@@ -123,7 +146,7 @@ func (h *Handler[T]) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}()
 	h.reply(a, w, r)
-	if err := a.takeResponse(a.body.Cap(), time.Now().Add(writeTimeout)); err != nil {
+	if err := a.finish(a.body.Cap(), time.Now().Add(writeTimeout)); err != nil {
 		a.code, a.contentType, a.body = http.StatusServiceUnavailable, plainText, bytes.Buffer{}
 		a.body.WriteString(messagePrefix + err.Error() + "\n")
 	}
@@ -176,7 +199,7 @@ func (h *Handler[T]) reply(a *reply, w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithDeadline(context.WithoutCancel(r.Context()), until)
 	defer cancel()
 	m := kept[memory[T]](&h.memories)
-	m.request, m.cost = Request[T]{}, 0
+	m.request, m.patch, m.cost = Request[T]{}, nil, 0
 	var response Response
 	if err = h.readBody(m, &a.share, w, r, until); err == nil {
 		response, err = h.review(ctx, m, &a.share, until)
@@ -187,9 +210,9 @@ func (h *Handler[T]) reply(a *reply, w http.ResponseWriter, r *http.Request) {
 	case errors.As(err, &invalid):
 		h.reject(a, start, err)
 	case err == nil || errors.As(err, &denied):
-		a.body.Grow(reviewBytes + base64.StdEncoding.EncodedLen(response.Patch.Size()))
-		a.body.Write(appendReview(a.body.AvailableBuffer(), m.request.UID, &response, denied))
-		h.record(&m.request.Attributes, &response, denied, time.Since(start))
+		a.body.Grow(reviewBytes + base64.StdEncoding.EncodedLen(len(m.patch)))
+		a.body.Write(appendReview(a.body.AvailableBuffer(), m.request.UID, &response, m.patch, denied))
+		h.record(&m.request.Attributes, &response, len(m.patch), denied, time.Since(start))
 	default:
 		h.fail(a, &m.request.Attributes, start, err)
 	}
@@ -198,7 +221,7 @@ func (h *Handler[T]) reply(a *reply, w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// review parses the body and decides about it. It turns a panic into a fault: the
+// review parses the body, decides about it and encodes the patch. It turns a panic into a fault: the
 // server would only close the connection, without a word in the log of the API
 // server.
 func (h *Handler[T]) review(ctx context.Context, m *memory[T], s *share, until time.Time) (response Response, err error) {
@@ -209,20 +232,29 @@ func (h *Handler[T]) review(ctx context.Context, m *memory[T], s *share, until t
 			err = errors.New("the webhook failed on this object; its log has the details")
 		}
 	}()
+	m.cost = DecisionBytes(m.body)
+	if err := s.takeDecision(m.cost, until); err != nil {
+		return Response{}, err
+	}
 	if err := h.parse(m); err != nil {
 		return Response{}, badRequest(err)
 	}
 	if err := m.request.validate(); err != nil {
 		return Response{}, badRequest(err)
 	}
-	if err := s.takeDecision(m.cost, until); err != nil {
-		return Response{}, err
+	response, err = h.decider.Decide(ctx, &m.request)
+	if err == nil {
+		err = s.takeResponse(response.size(), until)
 	}
-	return h.decider.Decide(ctx, &m.request)
+	if err == nil && response.Patch != nil {
+		m.cost += response.Patch.Size()
+		m.patch = response.Patch.Bytes()
+	}
+	return response, err
 }
 
 // record counts the request and logs it. It logs only names of the object.
-func (h *Handler[T]) record(request *Attributes, response *Response, denied *reason.Error, duration time.Duration) {
+func (h *Handler[T]) record(request *Attributes, response *Response, patchBytes int, denied *reason.Error, duration time.Duration) {
 	result, why := "allowed", response.Reason
 	if denied != nil {
 		result, why = "denied", denied.Reason
@@ -238,7 +270,7 @@ func (h *Handler[T]) record(request *Attributes, response *Response, denied *rea
 	case len(response.Warnings) > 0:
 		h.logLine(about, "Allowed with warnings", append(request.logValues(), "warnings", loggedText(strings.Join(response.Warnings, "; ")))...)
 	case h.log.V(1).Enabled():
-		values := append(request.logValues(), "reason", why, "findings", response.Findings, "patchBytes", response.Patch.Size())
+		values := append(request.logValues(), "reason", why, "findings", response.Findings, "patchBytes", patchBytes)
 		h.log.V(1).Info("Allowed", values...)
 	}
 }

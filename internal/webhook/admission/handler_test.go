@@ -20,8 +20,8 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/lanyard-dev/lanyard/internal/reason"
 	"github.com/lanyard-dev/lanyard/internal/webhook/admission"
+	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
 )
 
 // notReview is how a request that is no review is counted.
@@ -48,7 +48,7 @@ func TestWhatIsNoReviewIsRejectedWithItsMistake(t *testing.T) {
 		"a content type that only begins so": {contentType: "application/json-patch+json", body: review, code: 415, message: `want application/json`},
 		"a malformed content type":           {contentType: `application/json; charset`, body: review, code: 415, message: `want application/json`},
 		"an empty body":                      {body: "", code: 400, message: "got an empty body, want an AdmissionReview"},
-		"malformed JSON":                     {body: `{"apiVersion" "x"}`, code: 400, message: `malformed AdmissionReview: at byte 14: got string, want ":"`},
+		"malformed JSON":                     {body: `{"apiVersion" "x"}`, code: 400, message: `malformed AdmissionReview: at byte 14: invalid character '"' after object name (expecting ':')`},
 		"a truncated body":                   {body: review[:60], code: 400, message: "malformed AdmissionReview: unexpected end of JSON"},
 		"two reviews":                        {body: review + review, code: 400, message: "got object, want the end"},
 		"a list":                             {body: "[" + review + "]", code: 400, message: "got array, want an AdmissionReview object"},

@@ -20,8 +20,8 @@ import (
 
 	"github.com/lanyard-dev/lanyard/internal/jsonpatch"
 	"github.com/lanyard-dev/lanyard/internal/jsonscan"
-	"github.com/lanyard-dev/lanyard/internal/reason"
 	"github.com/lanyard-dev/lanyard/internal/webhook/admission"
+	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
 )
 
 // review is one that every test starts from: a pod, created.
@@ -39,16 +39,16 @@ func (d decide) Decide(ctx context.Context, request *admission.Request[object]) 
 	return d(ctx, request)
 }
 
-func (d decide) Read(s *jsonscan.Scanner, into *object) (cost int, err error) {
+func (d decide) Read(s *jsonscan.Scanner, into *object) error {
 	raw, err := s.Raw()
 	into.JSON = string(raw)
 	if strings.Contains(into.JSON, "panics") {
 		panic(into.JSON)
 	}
 	if strings.Contains(into.JSON, "unreadable") {
-		return 0, errors.New("cannot be read")
+		return errors.New("cannot be read")
 	}
-	return 1, err
+	return err
 }
 
 // fault returns a Decider that knows nothing of the object.
@@ -71,10 +71,10 @@ func deny(r reason.Reason, message string) decide {
 }
 
 // patchOf returns a patch that adds value.
-func patchOf(value string) jsonpatch.Patch {
+func patchOf(value string) admission.Patch {
 	var p jsonpatch.Patch
 	p.Add("/a", []byte(value))
-	return p
+	return &p
 }
 
 // record is what a Recorder was told, the duration aside.

@@ -16,8 +16,8 @@ import (
 
 	"github.com/go-logr/logr"
 
-	"github.com/lanyard-dev/lanyard/internal/reason"
 	"github.com/lanyard-dev/lanyard/internal/webhook/admission"
+	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
 )
 
 // endless is a text that the log must shorten, and errEndless an error with it.

@@ -4,12 +4,20 @@
 package admission
 
 import (
+	"context"
 	"errors"
+	"net/http"
+	"net/http/httptest"
 	"net/netip"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/go-logr/logr"
+
+	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
 )
 
 var (
@@ -170,7 +178,13 @@ func TestAResponseHoldsNoMemoryForItsDecision(t *testing.T) {
 	if err := s.takeDecision(100<<10, until()); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.takeResponse(200<<10, until()); err != nil {
+	if err := s.takeResponse(300<<10, until()); err != nil {
+		t.Fatal(err)
+	}
+	if s.body.bytes == 0 || s.decision.bytes == 0 {
+		t.Error("got no memory for the objects before the response is encoded, want it held")
+	}
+	if err := s.finish(200<<10, until()); err != nil {
 		t.Fatal(err)
 	}
 	if b.bodies.free != bodyPoolBytes || b.usual.free != usualPoolBytes || b.responses.held[attacker] != 200<<10 {
@@ -179,6 +193,68 @@ func TestAResponseHoldsNoMemoryForItsDecision(t *testing.T) {
 	s.release()
 	if b.responses.free != responsePoolBytes {
 		t.Errorf("got %d bytes free for responses, want all", b.responses.free)
+	}
+}
+
+// patched is a Decider with a patch that is not encoded yet.
+type patched struct {
+	raw
+	encoded bool
+}
+
+func (p *patched) Decide(context.Context, *Request[string]) (Response, error) {
+	return Response{Reason: reason.Injected, Patch: p}, nil
+}
+
+func (p *patched) Size() int { return 1 << 20 }
+
+func (p *patched) Bytes() []byte {
+	p.encoded = true
+	return []byte("[]")
+}
+
+func (p *patched) RecordAdmission(string, string, string, time.Duration) {}
+
+func TestAPatchIsEncodedWhenThereIsMemory(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		budget, decider := NewBudget(), new(patched)
+		handler := NewHandler(decider, budget, decider, logr.Discard())
+		post := func() int {
+			request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/?timeout=1s", strings.NewReader(
+				`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u","operation":"CREATE","object":{}}}`))
+			request.Header.Set("Content-Type", "application/json")
+			answer := httptest.NewRecorder()
+			handler.ServeHTTP(answer, request)
+			return answer.Code
+		}
+		other := claim{pool: budget.responses, client: another}
+		if err := other.take(responsePoolBytes-2<<20, until()); err != nil {
+			t.Fatal(err)
+		}
+		if code := post(); code != http.StatusServiceUnavailable || decider.encoded {
+			t.Errorf("without memory: got status %d, and a patch that is encoded: %t, want 503 and false", code, decider.encoded)
+		}
+		other.keep(0)
+		if code := post(); code != http.StatusOK || !decider.encoded {
+			t.Errorf("with memory: got status %d, and a patch that is encoded: %t, want 200 and true", code, decider.encoded)
+		}
+	})
+}
+
+func TestDecisionBytesCountsTheElementsOfLists(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]int{
+		`[{},{"a":{}},{}]`:     3,
+		`{"a":{},"b":null}`:    1,
+		`[null,[{}],null,"}"]`: 1,
+		`{"a":["x",1,":{"]}`:   1,
+		`{"a": {}}`:            2, // more than there are, but never fewer
+	} {
+		empty := DecisionBytes([]byte(strings.Repeat(" ", len(text))))
+		if got := (DecisionBytes([]byte(text)) - empty) / elementBytes; got != want {
+			t.Errorf("%s: got %d elements, want %d", text, got, want)
+		}
 	}
 }
 

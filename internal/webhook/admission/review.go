@@ -16,8 +16,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/lanyard-dev/lanyard/internal/jsonscan"
-	"github.com/lanyard-dev/lanyard/internal/reason"
 	"github.com/lanyard-dev/lanyard/internal/texts"
+	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
 )
 
 // Operations that Lanyard is asked about.
@@ -62,7 +62,9 @@ type Request[T any] struct {
 // parse reads the body into the request. If it fails, the request has the parts
 // before the error.
 func (h *Handler[T]) parse(m *memory[T]) error {
-	s := jsonscan.New(m.body)
+	s := &m.scanner
+	s.Reset(m.body)
+	defer s.Reset(nil) // keeps no memory for very deep objects
 	switch {
 	case len(m.body) == 0:
 		return errors.New("got an empty body, want an AdmissionReview")
@@ -70,7 +72,7 @@ func (h *Handler[T]) parse(m *memory[T]) error {
 		return errors.New("got a body that is not valid UTF-8, want an AdmissionReview")
 	}
 	if s.Kind() != jsonscan.Object {
-		return fmt.Errorf("got %s, want an AdmissionReview object", s.Kind())
+		return fmt.Errorf("got %s, want an AdmissionReview object", jsonscan.Name(s.Kind()))
 	}
 	var gotVersion, gotKind string
 	err := s.Object(func(key []byte) error {
@@ -106,10 +108,10 @@ func (h *Handler[T]) parseMember(s *jsonscan.Scanner, m *memory[T], name string)
 	r := &m.request
 	switch name {
 	case "object":
-		r.Object, err = h.parseObject(s, m, &m.object)
+		r.Object, err = h.parseObject(s, &m.object)
 		return err
 	case "oldObject":
-		r.OldObject, err = h.parseObject(s, m, &m.oldObject)
+		r.OldObject, err = h.parseObject(s, &m.oldObject)
 		return err
 	case "uid":
 		return s.ReadCut(&r.UID, texts.MaxName)
@@ -137,18 +139,15 @@ func (h *Handler[T]) parseMember(s *jsonscan.Scanner, m *memory[T], name string)
 	return nil
 }
 
-// parseObject makes the decider read an object, and adds the object's cost. It
-// returns nil for a null.
-func (h *Handler[T]) parseObject(s *jsonscan.Scanner, m *memory[T], object *T) (*T, error) {
+// parseObject makes the decider read an object. It returns nil for a null.
+func (h *Handler[T]) parseObject(s *jsonscan.Scanner, object *T) (*T, error) {
 	switch s.Kind() {
 	case jsonscan.Null:
 		return nil, s.Skip()
 	case jsonscan.Object:
-		cost, err := h.decider.Read(s, object)
-		m.cost += cost
-		return object, err
+		return object, h.decider.Read(s, object)
 	}
-	return nil, fmt.Errorf("got %s, want object", s.Kind())
+	return nil, fmt.Errorf("got %s, want object", jsonscan.Name(s.Kind()))
 }
 
 func (r *Request[T]) validate() error {
@@ -204,7 +203,7 @@ var statusReasons = map[int]string{
 
 // appendReview appends the AdmissionReview that answers the request with this
 // UID: the response, or the denial if there is one.
-func appendReview(buf []byte, uid string, r *Response, denied *reason.Error) []byte {
+func appendReview(buf []byte, uid string, r *Response, patch []byte, denied *reason.Error) []byte {
 	buf = append(buf, `{"apiVersion":"`+apiVersion+`","kind":"`+kind+`","response":{"uid":`...)
 	buf = jsonscan.AppendString(buf, uid)
 	if denied != nil {
@@ -215,9 +214,9 @@ func appendReview(buf []byte, uid string, r *Response, denied *reason.Error) []b
 		return append(buf, `}}}`...)
 	}
 	buf = append(buf, `,"allowed":true`...)
-	if !r.Patch.Empty() {
+	if len(patch) > 0 {
 		buf = append(buf, `,"patchType":"JSONPatch","patch":"`...)
-		buf = base64.StdEncoding.AppendEncode(buf, r.Patch.Bytes())
+		buf = base64.StdEncoding.AppendEncode(buf, patch)
 		buf = append(buf, '"')
 	}
 	for i, warning := range r.Warnings {

@@ -67,10 +67,10 @@ func FuzzParseReview(f *testing.F) {
 // raw is a Decider whose objects are their JSON.
 type raw struct{}
 
-func (raw) Read(s *jsonscan.Scanner, into *string) (cost int, err error) {
+func (raw) Read(s *jsonscan.Scanner, into *string) error {
 	text, err := s.Raw()
 	*into = string(text)
-	return 0, err
+	return err
 }
 
 func (raw) Decide(context.Context, *Request[string]) (Response, error) { return Response{}, nil }

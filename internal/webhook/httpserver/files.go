@@ -23,9 +23,9 @@ const defaultInterval = 10 * time.Second
 // them again when they change.
 //
 // controller-runtime's certwatcher is not used: it ignores a change of the
-// intermediate certificates, logs broken files every ten seconds, stops the
-// program if the node has no inotify watches left, and adds metrics to a global
-// registry.
+// intermediate certificates, logs broken files every ten seconds, and adds metrics to a
+// global registry. If the node has no inotify watches left, it gives up after ten
+// seconds, and the files are never read again.
 type Files struct {
 	// Interval is the time between two looks. It must not be changed after Start.
 	Interval time.Duration

@@ -12,10 +12,9 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
-	"github.com/lanyard-dev/lanyard/internal/peer"
-	"github.com/lanyard-dev/lanyard/internal/reason"
 	"github.com/lanyard-dev/lanyard/internal/webhook/injector"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
 )
 
 // adopted returns Lanyard's annotations of a ServiceAccount as the mutating webhook leaves it.
@@ -46,7 +45,7 @@ func underPrefix(t *testing.T, object []byte) map[string]string {
 	}
 	own := map[string]string{}
 	for key, value := range metadata.Annotations {
-		if strings.HasPrefix(key, annotations.DefaultPrefix) {
+		if strings.HasPrefix(key, annotations.Prefix) {
 			own[key] = value
 		}
 	}
@@ -56,10 +55,7 @@ func underPrefix(t *testing.T, object []byte) map[string]string {
 func adopter(t *testing.T) (*injector.ServiceAccountMutator, *injector.ServiceAccountValidator) {
 	t.Helper()
 	pods, _ := newPods(t, nil)
-	var err error
-	if pods.Peers, err = peer.Named([]string{"eks"}); err != nil {
-		t.Fatal(err)
-	}
+	pods.Peers = []string{"eks"}
 	return mutator(&pods.Config), &injector.ServiceAccountValidator{Config: pods.Config, Invalidator: &invalidated{}}
 }
 
@@ -146,7 +142,7 @@ func TestAHandWrittenRecordRelaxesNothing(t *testing.T) {
 	)
 	adoptedBy := func(name string, values map[string]string) map[string]string {
 		m, _ := adopter(t)
-		m.Peers, _ = peer.Named([]string{name})
+		m.Peers = []string{name}
 		object := accountObject(t, values)
 		return underPrefix(t, apply(t, object, ask(t, m, write(object, nil)).Patch))
 	}
@@ -197,10 +193,10 @@ func TestAHandWrittenRecordRelaxesNothing(t *testing.T) {
 			_, v := adopter(t)
 			v.Peers = nil
 			if tt.adopt != "" {
-				v.Peers, _ = peer.Named([]string{tt.adopt})
+				v.Peers = []string{tt.adopt}
 			}
 			if tt.allowed != "" {
-				v.Namespaces = objects{"/team": {annotations.DefaultPrefix + "allowed-identities": tt.allowed}}
+				v.Namespaces = objects{"/team": {annotations.Prefix + "allowed-identities": tt.allowed}}
 			}
 			object := accountObject(t, tt.values)
 			response := ask(t, v, write(object, accountObject(t, map[string]string{peersRole: odd, "a": "b"})))

@@ -9,8 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/lanyard-dev/lanyard/internal/reason"
 	"github.com/lanyard-dev/lanyard/internal/webhook/injector"
+	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
 )
 
 // Where a denial comes from must be in its message: the namespace's
@@ -42,7 +42,7 @@ func TestTheClustersDefaultPolicy(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			pods, _ := newPods(t, map[string]string{"lanyard.dev/aws-role-arn": role})
-			pods.Defaults.AllowedIdentities = test.defaults
+			pods.AllowedIdentities = test.defaults
 			pods.Namespaces = objects{"/team": test.namespace}
 			validator := &injector.ServiceAccountValidator{Config: pods.Config, Invalidator: &invalidated{}}
 			for webhook, got := range map[string]decision{
@@ -66,7 +66,7 @@ func TestTheClustersDefaultPolicy(t *testing.T) {
 func TestTheDefaultPolicyHasTheNameOfTheNamespace(t *testing.T) {
 	t.Parallel()
 	pods, _ := newPods(t, nil)
-	pods.Defaults.AllowedIdentities = []string{"arn:aws:iam::*:role/{namespace}-*"}
+	pods.AllowedIdentities = []string{"arn:aws:iam::*:role/{namespace}-*"}
 	values := map[string]string{"lanyard.dev/aws-role-arn": "arn:aws:iam::111122223333:role/blue-backup"}
 	pods.ServiceAccounts = objects{"blue/app": values, "green/app": values}
 	pods.Namespaces = objects{"/blue": nil, "/green": nil}

@@ -4,8 +4,8 @@
 package injector_test
 
 import (
+	"bytes"
 	"context"
-	"encoding/base64"
 	"fmt"
 	"maps"
 	"net/http"
@@ -16,11 +16,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lanyard-dev/lanyard/internal/jsonscan"
-	"github.com/lanyard-dev/lanyard/internal/mutate"
-	"github.com/lanyard-dev/lanyard/internal/reason"
 	"github.com/lanyard-dev/lanyard/internal/webhook/admission"
 	"github.com/lanyard-dev/lanyard/internal/webhook/injector"
 	"github.com/lanyard-dev/lanyard/internal/webhook/metadatacache"
+	"github.com/lanyard-dev/lanyard/pkg/mutate"
+	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
 	"github.com/lanyard-dev/lanyard/test/integration/abuse"
 	"github.com/lanyard-dev/lanyard/test/support/alloc"
 )
@@ -118,9 +118,28 @@ func handlerOf[T any](d admission.Decider[T]) http.Handler {
 // A request waits until there is memory of this size.
 //
 //nolint:paralleltest // it counts what the process allocates
-func TestADecisionTakesNoMoreThanItsCost(t *testing.T) {
+func TestADecisionTakesNoMoreThanTheBudgetIsCharged(t *testing.T) {
 	variables := `,"env":[` + strings.Repeat(`{"name":"A","value":"b"},`, 50) + `{}]`
+	own := func(names ...string) string {
+		return `,"env":[{"name":"` + strings.Join(names, `","value":"x"},{"name":"`) + `","value":"x"}]`
+	}
+	annotations := make([]string, 32)
+	for i := range annotations {
+		annotations[i] = fmt.Sprintf(`"lanyard.dev/%d":"%s"`, i, strings.Repeat("a", 64<<10))
+	}
+	annotations[0] = `"lanyard.dev/containers":"` + strings.Repeat("aa,", 22<<10) + `"`
+	names := strings.TrimSuffix(strings.Repeat("a,", 512), ",")
 	for name, pod := range map[string][]byte{
+		"with own credentials":                 podOf(300, "", own("AWS_WEB_IDENTITY_TOKEN_FILE", "AZURE_FEDERATED_TOKEN_FILE", "GOOGLE_APPLICATION_CREDENTIALS")),
+		"with a variable of each":              podOf(300, "", own("AWS_REGION")),
+		"with shadows":                         podOf(300, "", own("AWS_ACCESS_KEY_ID", "AZURE_CLIENT_SECRET", "AWS_PROFILE", "GOOGLE_CLOUD_PROJECT")),
+		"with something at the path":           podOf(300, "", `,"volumeMounts":[{"name":"v","mountPath":"/var/run/secrets/lanyard.dev/serviceaccount/`+strings.Repeat("a", 100)+`"}]`),
+		"that names unknown containers":        podOf(1, `"lanyard.dev/containers":"`+names+`"`, ""),
+		"that leaves out all containers":       podOf(300, `"lanyard.dev/skip-containers":"`+strings.TrimSuffix(strings.Repeat("c1,c2,c3,c4,", 128), ",")+`"`, ""),
+		"with annotations of 64 KiB":           podOf(1, strings.Join(annotations, ","), ""),
+		"with escapes in annotations":          podOf(1, strings.ReplaceAll(strings.Join(annotations, ","), "aa", `\u0061a`), ""),
+		"of nulls":                             []byte(`{"spec":{"serviceAccountName":"app","containers":[{"name":"c","env":[` + strings.Repeat(`null,`, 20000) + `null]}]}}`),
+		"of empty containers":                  []byte(`{"spec":{"serviceAccountName":"app","containers":[` + strings.Repeat(`{},`, 300) + `{}]}}`),
 		"of one container":                     podOf(1, "", ""),
 		"of 400 containers":                    podOf(400, "", ""),
 		"of 300 containers with 51 variables":  podOf(300, "", variables),
@@ -132,18 +151,33 @@ func TestADecisionTakesNoMoreThanItsCost(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			pods, _ := newPods(t, longestThreeClouds())
 			ask(t, pods, create(podOf(1, "", ""))) // encodes the injection, which is kept
-			var read mutate.Pod
-			cost, err := pods.Read(jsonscan.New(pod), &read)
-			if err != nil {
-				t.Fatal(err)
+			charged := admission.DecisionBytes(pod)
+			if bytes.Contains(pod, []byte(`\u`)) {
+				charged += len(pod) // each text without its escape sequences, one after another
 			}
-			request := &admission.Request[mutate.Pod]{Attributes: create(nil).Attributes, Object: &read}
-			got := alloc.Least(cost, func() {
-				response, _ := pods.Decide(t.Context(), request)                                                          // a pod may be denied
-				_ = base64.StdEncoding.AppendEncode(make([]byte, 0, response.Patch.Size()*4/3+4), response.Patch.Bytes()) // as in an answer
-			})
-			if got > cost {
-				t.Errorf("got %d KiB allocated, want at most the cost of %d KiB", got>>10, cost>>10)
+			var response admission.Response
+			decide := func() {
+				request := &admission.Request[mutate.Pod]{Attributes: create(nil).Attributes, Object: new(mutate.Pod)}
+				if err := pods.Read(jsonscan.New(pod), request.Object); err != nil {
+					t.Fatal(err)
+				}
+				response, _ = pods.Decide(t.Context(), request) // a pod may be denied
+			}
+			if got := alloc.Least(charged, decide); got > charged {
+				t.Errorf("got %d KiB allocated, want at most %d KiB", got>>10, charged>>10)
+			}
+			if response.Patch == nil {
+				return
+			}
+			charged = response.Patch.Size() + 8<<10 // memory comes in pages
+			size := 0
+			encode := func() {
+				decide()
+				size = len(response.Patch.Bytes())
+			}
+			without := alloc.Least(0, decide)
+			if got := alloc.Least(without+charged, encode) - without; got > charged || size > charged {
+				t.Errorf("got %d KiB allocated for a patch of %d KiB, want at most %d KiB", got>>10, size>>10, charged>>10)
 			}
 		})
 	}
@@ -199,7 +233,7 @@ func TestAnAccountWhoseAnnotationsWereNotKeptHasNoPods(t *testing.T) {
 	if diff := cmp.Diff(summary{Reason: reason.InvalidAnnotation, Code: 400}, summaryOf(response)); diff != "" {
 		t.Fatalf("decision (-want +got):\n%s", diff)
 	}
-	want := `lanyard: invalid_annotation: serviceaccount "team/app": metadata.annotations: Invalid value: "200000 bytes under lanyard.dev/": must have at most 10033 bytes`
+	want := `lanyard: invalid_annotation: serviceaccount "team/app": metadata.annotations: Invalid value: "200000 bytes under lanyard.dev/": must have at most 10343 bytes`
 	if response.Message != want {
 		t.Errorf("message:\n got %s\nwant %s", response.Message, want)
 	}
@@ -214,7 +248,7 @@ func TestTheLargestValidAccountIsWithinTheBound(t *testing.T) {
 		size += len(key) + len(value)
 	}
 	size += len("lanyard.dev/aws-audiencelanyard.dev/azure-audiencelanyard.dev/gcp-audiencelanyard.dev/audience") + 255 + 600 + 256 + 1024
-	if limit := pods.Keys.MaxServiceAccountBytes(); size > limit || limit > 10240 {
+	if limit := pods.MaxServiceAccountBytes(); size > limit || limit > 10752 {
 		t.Errorf("a valid account has %d bytes, the bound is %d", size, limit)
 	}
 }
@@ -233,8 +267,7 @@ func TestAPodOfTheLongestValidIdentityIsInjected(t *testing.T) {
 func TestTheCacheKeepsNoMoreThanAValidServiceAccount(t *testing.T) {
 	t.Parallel()
 	pods, _ := newPods(t, nil)
-	keys := pods.Keys
-	if got, want := injector.ServiceAccountCacheOptions(nil, keys).MaxBytes, keys.MaxServiceAccountBytes(); got != want {
+	if got, want := injector.ServiceAccountCacheOptions(nil, pods.Settings).MaxBytes, pods.MaxServiceAccountBytes(); got != want {
 		t.Errorf("got a limit of %d bytes, want %d", got, want)
 	}
 }

@@ -23,8 +23,8 @@ var costCases = map[string]struct {
 	answer      int     // bytes
 	growing     int     // bytes of the answer for one more container
 }{
-	"three clouds, 2 containers":  {true, 2, 37, 2200, 7900, 1880},
-	"three clouds, 20 containers": {true, 20, 55, 3400, 41700, 1880},
+	"three clouds, 2 containers":  {true, 2, 47, 2500, 7900, 1880},
+	"three clouds, 20 containers": {true, 20, 83, 4500, 41700, 1880},
 	"no identity, 2 containers":   {false, 2, 30, 1400, 178, 0},
 	"no identity, 20 containers":  {false, 20, 30, 1400, 178, 0},
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/internal/webhook/injector"
 	"github.com/lanyard-dev/lanyard/internal/webhook/metadatacache"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/test/support/decisions"
 	"github.com/lanyard-dev/lanyard/test/support/optionstest"
 )
@@ -83,7 +84,7 @@ func decide(t *testing.T, c *decisions.Case) *decisions.Want {
 		want.ServiceAccount = adopted(t, &pods.Config, c.ServiceAccount)
 		pods.ServiceAccounts = objects{"team/app": want.ServiceAccount}
 	}
-	if label := c.Labels[pods.Keys.IdentityLabel]; label != "" {
+	if label := c.Labels[annotations.IdentityLabel]; label != "" {
 		pods.ServiceAccounts = labelled{pods.ServiceAccounts, label}
 	}
 	pods.Namespaces = objects{"/team": c.NamespaceAnnotations}
@@ -98,7 +99,7 @@ func decide(t *testing.T, c *decisions.Case) *decisions.Want {
 	} else {
 		result := apply(t, c.Pod, response.Patch)
 		want.Additions = *additions(t, c.Pod, result)
-		holdsRemovable(t, pods.Keys, c.Name, c.Pod, result)
+		holdsRemovable(t, pods.Settings, c.Name, c.Pod, result)
 	}
 	return want
 }

@@ -6,6 +6,7 @@ package injector_test
 import (
 	"math/rand/v2"
 	"net/http"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -13,10 +14,10 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/provider"
-	"github.com/lanyard-dev/lanyard/internal/reason"
 	"github.com/lanyard-dev/lanyard/internal/webhook/admission"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
 	"github.com/lanyard-dev/lanyard/test/support/randpod"
 )
 
@@ -35,7 +36,8 @@ func plainly(pod map[string]any, injection *provider.Injection) {
 	for _, kind := range []string{"initContainers", "containers"} {
 		containers, _ := spec[kind].([]any)
 		for _, container := range containers {
-			given = addToContainer(container.(map[string]any), injection, name, pod["metadata"].(map[string]any)["name"]) || given
+			c := container.(map[string]any)
+			given = !isBelowReadOnly(c, volumes) && addToContainer(c, injection, name, pod["metadata"].(map[string]any)["name"]) || given
 		}
 	}
 	if !given {
@@ -43,6 +45,23 @@ func plainly(pod map[string]any, injection *provider.Injection) {
 	}
 	spec["volumes"] = append(volumes, plainVolume(injection, name))
 	addMarks(pod["metadata"].(map[string]any), injection)
+}
+
+// isBelowReadOnly reports whether a read-only mount of the container is above the token mount
+// path.
+func isBelowReadOnly(container map[string]any, volumes []any) bool {
+	mounts, _ := container["volumeMounts"].([]any)
+	return slices.ContainsFunc(mounts, func(mount any) bool {
+		m := mount.(map[string]any)
+		if !slices.Contains(randpod.AbovePaths, m["mountPath"].(string)) {
+			return false
+		}
+		return m["readOnly"] == true || slices.ContainsFunc(volumes, func(volume any) bool {
+			v := volume.(map[string]any)
+			csi, _ := v["csi"].(map[string]any)
+			return v["name"] == m["name"] && (v["secret"] != nil || v["configMap"] != nil || v["projected"] != nil || csi["readOnly"] == true)
+		})
+	})
 }
 
 // addToContainer reports whether the container takes part.
@@ -60,18 +79,21 @@ func addToContainer(container map[string]any, injection *provider.Injection, vol
 	}
 	var add []any
 	for _, p := range injection.Providers {
-		if slices.ContainsFunc(p.Variables, func(v provider.Variable) bool { return v.Credential && sets(v.Name) }) {
+		if slices.ContainsFunc(p.Variables, func(v annotations.Variable) bool { return v.Credential && sets(v.Name) }) {
 			continue // the values of randpod never are Lanyard's
 		}
+		if p.Needs != "" && !selects(env, p.Needs) {
+			continue
+		}
 		for _, v := range p.Variables {
-			together := func(other provider.Variable) bool {
+			together := func(other annotations.Variable) bool {
 				return other.Name == v.Name || v.Group != "" && other.Group == v.Group
 			}
-			selects := selects(env, p.Selector) && !sets("AWS_CONFIG_FILE")
-			if v.Direct && selects || v.Profiles && !selects && (sets("AWS_ROLE_ARN") || sets("AWS_ROLE_SESSION_NAME")) {
+			selects := slices.ContainsFunc(p.Selectors, func(name string) bool { return selects(env, name) }) && !sets("AWS_CONFIG_FILE")
+			if v.Direct && selects || v.Profiles && !selects && slices.ContainsFunc(p.Variables, func(v annotations.Variable) bool { return v.Direct && differs(env, plainVariable(v, name)) }) {
 				continue
 			}
-			if !slices.ContainsFunc(p.Variables, func(other provider.Variable) bool { return together(other) && sets(other.Name) }) {
+			if !slices.ContainsFunc(p.Variables, func(other annotations.Variable) bool { return together(other) && sets(other.Name) }) && !slices.ContainsFunc(p.Synonyms[v.Group], sets) {
 				add = append(add, plainVariable(v, name))
 			}
 		}
@@ -84,11 +106,21 @@ func addToContainer(container map[string]any, injection *provider.Injection, vol
 }
 
 // plainVariable returns a variable of a pod with this name.
-func plainVariable(v provider.Variable, pod any) map[string]any {
+func plainVariable(v annotations.Variable, pod any) map[string]any {
 	if name, named := pod.(string); v.PodName != "" && (!named || len(name) > 1 && len(name) < 65) {
 		return map[string]any{"name": v.Name, "valueFrom": map[string]any{"fieldRef": map[string]any{"apiVersion": "v1", "fieldPath": "metadata.name"}}}
 	}
 	return map[string]any{"name": v.Name, "value": v.Value}
+}
+
+// differs reports whether the last variable of the name has another value.
+func differs(env []any, want map[string]any) bool {
+	for _, v := range slices.Backward(env) {
+		if v := v.(map[string]any); v["name"] == want["name"] {
+			return !reflect.DeepEqual(v["value"], want["value"]) || !reflect.DeepEqual(v["valueFrom"], want["valueFrom"])
+		}
+	}
+	return false
 }
 
 // selects reports whether the last variable of this name is not empty.
@@ -144,19 +176,19 @@ func addMarks(metadata map[string]any, injection *provider.Injection) {
 func FuzzDifferential(f *testing.F) {
 	var handlers [256]http.Handler
 	for seed := range uint64(500) {
-		f.Add(seed, uint8(seed%64))
+		f.Add(seed, uint8(seed%128))
 	}
 	f.Fuzz(func(t *testing.T, seed uint64, bits uint8) {
 		pod := marshal(t, randpod.New(rand.New(rand.NewPCG(seed, uint64(bits)))))
 		pods, _ := newPods(t, accountOf(bits))
-		identity, errs := annotations.ParseServiceAccount(pods.Keys, accountOf(bits), pods.Defaults)
+		account, errs := pods.ParseServiceAccount("team", "app", accountOf(bits))
 		if len(errs) > 0 {
 			t.Fatal(errs.ToAggregate())
 		}
 		want := unmarshal(t, pod)
 		_, windows := want["spec"].(map[string]any)["nodeSelector"]
-		injection := provider.NewInjection(identity.Providers, &provider.Subject{
-			Namespace: "team", ServiceAccount: "app", MountPath: pods.Defaults.TokenMountPath, TokenExpirationSeconds: 3600, Windows: windows,
+		injection := provider.NewInjection(account.Identities, &provider.Subject{
+			Namespace: "team", ServiceAccount: "app", MountPath: pods.TokenMountPath, TokenExpirationSeconds: 3600, Windows: windows,
 		})
 		plainly(want, injection)
 		if handlers[bits] == nil {
@@ -175,7 +207,7 @@ func FuzzDifferential(f *testing.F) {
 			if diff := cmp.Diff(want, unmarshal(t, apply(t, pod, response.Patch))); diff != "" {
 				t.Errorf("pod, with %s (-plain +patched):\n%s", name, diff)
 			}
-			holdsReadable(t, pods.Keys, apply(t, pod, response.Patch), injection)
+			holdsReadable(t, pods.Settings, apply(t, pod, response.Patch), injection)
 		}
 	})
 }

@@ -18,11 +18,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	kjson "sigs.k8s.io/json"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
-	"github.com/lanyard-dev/lanyard/internal/reason"
 	"github.com/lanyard-dev/lanyard/internal/webhook/admission"
 	"github.com/lanyard-dev/lanyard/internal/webhook/injector"
 	"github.com/lanyard-dev/lanyard/internal/webhook/metadatacache"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
 )
 
 // post sends a body to a handler. It returns the AdmissionReview of the response,
@@ -100,10 +100,10 @@ func FuzzServiceAccount(f *testing.F) {
 		if err := kjson.UnmarshalCaseSensitivePreserveInts(review.Request.Object, &before); err != nil || !mutated.Allowed {
 			return // as above
 		}
-		holdsLabel(t, pods.Keys, before.Labels, review.Request.Object, mutated.Patch)
+		holdsLabel(t, pods.Settings, before.Labels, review.Request.Object, mutated.Patch)
 		mapped := post(t, admission.NewHandler(mapper(t), admission.NewBudget(), uncounted{}, logr.Discard()), body)
-		onlyAdds(t, pods.Keys, &before, review.Request.Object, mapped.Patch)
-		if _, errs := annotations.ParseServiceAccount(pods.Keys, before.Annotations, pods.Defaults); review.Request.Operation == admission.Create && validated.Allowed != (len(errs) == 0) {
+		onlyAdds(t, &before, review.Request.Object, mapped.Patch)
+		if _, errs := pods.ParseServiceAccount(before.Namespace, before.Name, before.Annotations); review.Request.Operation == admission.Create && validated.Allowed != (len(errs) == 0) {
 			t.Errorf("got allowed %t: %v; errors of the annotations %v", validated.Allowed, validated.Result, errs)
 		}
 	})
@@ -125,7 +125,7 @@ type admissionRequest struct {
 
 // onlyAdds checks that what the mappings changed is only added, to a ServiceAccount
 // that has nothing of the same provider.
-func onlyAdds(t *testing.T, keys *annotations.Keys, before *corev1.ServiceAccount, object, patch []byte) {
+func onlyAdds(t *testing.T, before *corev1.ServiceAccount, object, patch []byte) {
 	t.Helper()
 	result := apply(t, object, patch)
 	var after corev1.ServiceAccount
@@ -141,36 +141,36 @@ func onlyAdds(t *testing.T, keys *annotations.Keys, before *corev1.ServiceAccoun
 		return
 	}
 	for key := range before.Annotations {
-		if strings.HasPrefix(key, keys.Prefix+"aws-") || key == keys.Audience {
+		if strings.HasPrefix(key, annotations.Prefix+"aws-") || key == annotations.Audience {
 			t.Errorf("annotations were added beside %s: %s", key, result)
 		}
 	}
-	if !annotations.IsGuarded(after.Labels[keys.IdentityLabel]) {
+	if !annotations.IsGuarded(after.Labels[annotations.IdentityLabel]) {
 		t.Errorf("the mapped ServiceAccount has no label: %s", result)
 	}
 }
 
 // holdsLabel checks that the patch applies, and that it changes the label alone.
-func holdsLabel(t *testing.T, keys *annotations.Keys, before map[string]string, object, patch []byte) {
+func holdsLabel(t *testing.T, s *annotations.Settings, before map[string]string, object, patch []byte) {
 	t.Helper()
 	result := apply(t, object, patch)
 	var after corev1.ServiceAccount
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(result, &after); err != nil {
 		t.Fatalf("%s: %v", result, err)
 	}
-	value, found := after.Labels[keys.IdentityLabel]
-	if before[keys.IdentityLabel] == annotations.LabelRequired {
-		if value != annotations.LabelRequired {
+	value, found := after.Labels[annotations.IdentityLabel]
+	if before[annotations.IdentityLabel] == annotations.IdentityRequired {
+		if value != annotations.IdentityRequired {
 			t.Errorf("got label %q, want the user's value in %s", value, result)
 		}
-	} else if asks := keys.AskForIdentity(after.Annotations); asks != found || asks && value != annotations.LabelEnabled {
+	} else if asks := s.AskForIdentity(after.Annotations); asks != found || asks && value != annotations.IdentityEnabled {
 		t.Errorf("got label %q (%t), and asks for an identity %t, in %s", value, found, asks, result)
 	}
 	want, got := unmarshal(t, object), unmarshal(t, result)
 	for _, object := range []map[string]any{want, got} {
 		metadata, _ := object["metadata"].(map[string]any)
 		labels, _ := metadata["labels"].(map[string]any)
-		delete(labels, keys.IdentityLabel)
+		delete(labels, annotations.IdentityLabel)
 		if len(labels) == 0 {
 			delete(metadata, "labels")
 		}

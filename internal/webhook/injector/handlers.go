@@ -10,9 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/metadata"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/webhook/admission"
 	"github.com/lanyard-dev/lanyard/internal/webhook/metadatacache"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 // The paths of the webhooks.
@@ -45,23 +45,23 @@ func Handlers(config Config, invalidator Invalidator, budget *admission.Budget, 
 
 // ServiceAccountCacheOptions returns the options of a cache that keeps the parts
 // of ServiceAccounts that the handlers read. The caller may add limits and a recorder.
-func ServiceAccountCacheOptions(client metadata.Interface, keys *annotations.Keys) metadatacache.Options {
+func ServiceAccountCacheOptions(client metadata.Interface, s *annotations.Settings) metadatacache.Options {
 	return metadatacache.Options{
 		Client:   client,
 		Resource: schema.GroupVersionResource{Version: "v1", Resource: "serviceaccounts"},
-		Prefix:   keys.Prefix,
-		Label:    keys.IdentityLabel,
-		MaxBytes: keys.MaxServiceAccountBytes(),
+		Prefix:   annotations.Prefix,
+		Label:    annotations.IdentityLabel,
+		MaxBytes: s.MaxServiceAccountBytes(),
 	}
 }
 
 // NamespaceCacheOptions is like ServiceAccountCacheOptions for namespaces.
-func NamespaceCacheOptions(client metadata.Interface, keys *annotations.Keys) metadatacache.Options {
+func NamespaceCacheOptions(client metadata.Interface) metadatacache.Options {
 	return metadatacache.Options{
 		Client:   client,
 		Resource: schema.GroupVersionResource{Version: "v1", Resource: "namespaces"},
-		Prefix:   keys.Prefix,
-		Label:    keys.Inject,
+		Prefix:   annotations.Prefix,
+		Label:    annotations.Inject,
 		MaxBytes: annotations.MaxNamespaceBytes,
 	}
 }

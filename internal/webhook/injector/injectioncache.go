@@ -4,57 +4,51 @@
 package injector
 
 import (
-	"maps"
 	"sync"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
-	"github.com/lanyard-dev/lanyard/internal/mutate"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/pkg/mutate"
 )
 
 // maxCached limits the memory of the cache: an entry for three clouds takes some
 // 10 kB.
 const maxCached = 512
 
-// injectionCache holds the parsed annotations of ServiceAccounts: most pods are
-// replicas of one another. The zero value is ready to use.
+// injectionCache holds what the pods of ServiceAccounts get: most pods are replicas of one
+// another. The zero value is ready to use.
 type injectionCache struct {
 	mu      sync.RWMutex
-	entries map[cacheKey]*cacheEntry
+	entries map[mutate.Key]*mutate.Prepared
 }
 
-// cacheKey holds the inputs of an entry, in addition to the annotations and the
-// settings of the program.
-type cacheKey struct {
-	namespace, serviceAccount string
-	podExpirationSeconds      int64
-	windows                   bool
-	// leftToPeer is the provider that the pod leaves to a peer.
-	leftToPeer string
-}
-
-type cacheEntry struct {
-	annotations map[string]string // the source of the rest
-	identity    *annotations.Identity
-	injection   *mutate.Injection
-}
-
-// get returns the entry that was made of these annotations, or nil.
-func (c *injectionCache) get(key cacheKey, annotations map[string]string) *cacheEntry {
-	c.mu.RLock()
-	entry := c.entries[key]
-	c.mu.RUnlock()
-	if entry == nil || !maps.Equal(entry.annotations, annotations) {
-		return nil
+// prepare returns what the choice gets with the ServiceAccount, or nil for no identity.
+func (c *injectionCache) prepare(choice *mutate.Choice, account *annotations.Object) (*mutate.Prepared, error) {
+	if len(account.Annotations) == 0 {
+		return choice.Prepare(account) // which takes no time
 	}
-	return entry
+	key := choice.Key()
+	if entry := c.get(key); entry != nil && entry.MadeFrom(account) {
+		return entry, nil
+	}
+	entry, err := choice.Prepare(account)
+	if entry != nil {
+		c.put(key, entry)
+	}
+	return entry, err
+}
+
+func (c *injectionCache) get(key mutate.Key) *mutate.Prepared {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.entries[key]
 }
 
 // put keeps an entry. A full cache is emptied: the entries in use soon come back.
-func (c *injectionCache) put(key cacheKey, entry *cacheEntry) {
+func (c *injectionCache) put(key mutate.Key, entry *mutate.Prepared) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.entries == nil || len(c.entries) >= maxCached {
-		c.entries = map[cacheKey]*cacheEntry{}
+		c.entries = map[mutate.Key]*mutate.Prepared{}
 	}
 	c.entries[key] = entry
 }

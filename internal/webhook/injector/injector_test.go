@@ -20,13 +20,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/provider"
-	"github.com/lanyard-dev/lanyard/internal/reason"
-	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/internal/webhook/admission"
 	"github.com/lanyard-dev/lanyard/internal/webhook/injector"
 	"github.com/lanyard-dev/lanyard/internal/webhook/metadatacache"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
 )
 
 const (
@@ -142,16 +141,16 @@ func askHandler(tb testing.TB, handler http.Handler, body []byte) decision {
 // a recorder of what it injects.
 func newPods(tb testing.TB, account map[string]string) (*injector.PodMutator, *counted) {
 	tb.Helper()
-	keys, err := annotations.NewKeys(annotations.DefaultPrefix, provider.Builtin())
+	s, err := annotations.NewSettings(provider.Builtin())
 	if err != nil {
 		tb.Fatal(err)
 	}
+	s.TokenMountPath, s.TokenExpirationSeconds = annotations.DefaultTokenMountPath, annotations.DefaultTokenExpirationSeconds
+	s.ReservedAudiences = []string{reservedAudience}
 	recorder := &counted{}
 	return &injector.PodMutator{
 		Config: injector.Config{
-			Settings: &settings.Settings{Keys: &keys, Defaults: &annotations.Defaults{
-				TokenMountPath: provider.DefaultTokenMountPath, TokenExpirationSeconds: annotations.DefaultTokenExpirationSeconds, ReservedAudiences: []string{reservedAudience},
-			}},
+			Settings:        s,
 			ServiceAccounts: objects{"team/app": account, "team/default": nil},
 			Namespaces:      objects{"/team": nil},
 		},

@@ -89,7 +89,7 @@ func TestOneLongTextIsNotCopiedOften(t *testing.T) {
 func handlersFor(t *testing.T, account map[string]string, log logr.Logger) map[string]http.Handler {
 	t.Helper()
 	pods, _ := newPods(t, account)
-	pods.Peers = peer.All()
+	pods.Peers = peer.Names()
 	return injector.Handlers(pods.Config, new(invalidated), admission.NewBudget(), uncounted{}, log)
 }
 

@@ -14,10 +14,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
-	"github.com/lanyard-dev/lanyard/internal/provider"
-	"github.com/lanyard-dev/lanyard/internal/reason"
 	"github.com/lanyard-dev/lanyard/internal/webhook/injector"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
 	"github.com/lanyard-dev/lanyard/test/support/optionstest"
 	"github.com/lanyard-dev/lanyard/test/support/peers"
 )
@@ -167,7 +166,7 @@ func (b *beside) holds(t *testing.T, stored []byte, faulty bool) {
 		}
 	}
 	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
-		if !slices.Contains(b.pods.Keys.PeerContainers, c.Name) {
+		if !slices.Contains(b.pods.PeerContainers, c.Name) {
 			holdsMarked(t, pod, &c)
 		}
 		if !faulty {
@@ -218,13 +217,13 @@ func holdsMarked(t *testing.T, pod *corev1.Pod, c *corev1.Container) {
 
 // passes reports whether the guard lets the container pass.
 func (b *beside) passes(pod *corev1.Pod, c *corev1.Container) bool {
-	return slices.Contains(b.pods.Keys.PeerContainers, c.Name) || isMarked(pod, c)
+	return slices.Contains(b.pods.PeerContainers, c.Name) || isMarked(pod, c)
 }
 
 // isMarked reports whether the container has the token mount, or needs none.
 func isMarked(pod *corev1.Pod, c *corev1.Container) bool {
-	_, injected := pod.Annotations[annotations.DefaultPrefix+"injected"]
-	return !injected || slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.MountPath == provider.DefaultTokenMountPath })
+	_, injected := pod.Annotations[annotations.Prefix+"injected"]
+	return !injected || slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.MountPath == annotations.DefaultTokenMountPath })
 }
 
 // holdsTokens checks that each variable that names a token or a credential file leads

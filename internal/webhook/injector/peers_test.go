@@ -12,8 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
-	"github.com/lanyard-dev/lanyard/internal/reason"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
 	"github.com/lanyard-dev/lanyard/test/support/decisions"
 	"github.com/lanyard-dev/lanyard/test/support/peers"
 )
@@ -114,7 +114,7 @@ func TestAPodWithAnIdentityBindingIsLeftToAzuresPeer(t *testing.T) {
 				t.Fatalf("got %d %s: %s, want %s", response.Code, response.Reason, response.Message, tt.reason)
 			}
 			after := typedPod(t, apply(t, pod, response.Patch))
-			if got := after.Annotations[annotations.DefaultPrefix+"injected"]; got != tt.providers {
+			if got := after.Annotations[annotations.Prefix+"injected"]; got != tt.providers {
 				t.Errorf("got providers %q, want %q", got, tt.providers)
 			}
 			if got := value(&after.Spec.Containers[0], "AZURE_FEDERATED_TOKEN_FILE") != ""; got != (tt.reason == reason.Injected && tt.providers != "aws") {

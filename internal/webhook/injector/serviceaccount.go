@@ -9,17 +9,16 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/jsonscan"
 	"github.com/lanyard-dev/lanyard/internal/peer"
-	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/internal/texts"
 	"github.com/lanyard-dev/lanyard/internal/webhook/admission"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 // ServiceAccount holds the parts of a ServiceAccount that decisions need.
 type ServiceAccount struct {
-	name string
+	name, resourceVersion string
 	// annotations are those under Lanyard's prefix, as long as they are not longer
 	// than valid ones can be; annotationBytes is the size of all of them.
 	annotations     map[string]string
@@ -37,22 +36,20 @@ type ServiceAccount struct {
 	hasAnnotations bool
 }
 
-// serviceAccountBytes is more than a decision about a ServiceAccount takes: its
-// annotations are only read up to a limit.
-const serviceAccountBytes = 64 << 10
-
 // read reads the ServiceAccount that is the next value of s.
-func (a *ServiceAccount) read(s *jsonscan.Scanner, settings *settings.Settings) (cost int, err error) {
+func (a *ServiceAccount) read(s *jsonscan.Scanner, settings *annotations.Settings) error {
 	*a = ServiceAccount{annotations: map[string]string{}, peerAnnotations: map[string]string{}}
-	limit := settings.Keys.MaxServiceAccountBytes()
+	limit, peers := settings.MaxServiceAccountBytes(), peer.Of(settings)
 	metadata := func(key []byte) (err error) {
 		switch string(key) {
 		case "name":
 			err = s.ReadCut(&a.name, texts.MaxName)
+		case "resourceVersion":
+			err = s.ReadCut(&a.resourceVersion, texts.MaxShown)
 		case "labels":
 			a.hasLabels = s.Kind() == jsonscan.Object
 			err = s.Object(func(key []byte) error {
-				if string(key) != settings.Keys.IdentityLabel {
+				if string(key) != annotations.IdentityLabel {
 					return nil
 				}
 				a.hasLabel = true
@@ -60,14 +57,16 @@ func (a *ServiceAccount) read(s *jsonscan.Scanner, settings *settings.Settings) 
 			})
 		case "annotations":
 			a.hasAnnotations = s.Kind() == jsonscan.Object
-			err = s.Object(func(key []byte) error { return a.readAnnotation(s, texts.Cut(key, texts.MaxKey), settings, limit) })
+			err = s.Object(func(key []byte) error {
+				return a.readAnnotation(s, texts.Cut(key, texts.MaxKey), settings, peers, limit)
+			})
 		}
 		if err != nil {
 			return fmt.Errorf("serviceaccount: metadata: %s: %w", texts.Cut(key, texts.MaxShown), err)
 		}
 		return nil
 	}
-	return serviceAccountBytes, s.Object(func(key []byte) error {
+	return s.Object(func(key []byte) error {
 		if string(key) != "metadata" {
 			return nil
 		}
@@ -75,17 +74,29 @@ func (a *ServiceAccount) read(s *jsonscan.Scanner, settings *settings.Settings) 
 	})
 }
 
+// readServiceAccount reads the JSON of a ServiceAccount.
+func readServiceAccount(s *annotations.Settings, text []byte) (*ServiceAccount, error) {
+	object, scanner := new(ServiceAccount), jsonscan.New(text)
+	if err := object.read(scanner, s); err != nil {
+		return nil, err
+	}
+	if err := scanner.End(); err != nil {
+		return nil, fmt.Errorf("serviceaccount: %w", err)
+	}
+	return object, nil
+}
+
 // readAnnotation keeps the annotation if it is Lanyard's or a peer's.
-func (a *ServiceAccount) readAnnotation(s *jsonscan.Scanner, key string, settings *settings.Settings, limit int) error {
+func (a *ServiceAccount) readAnnotation(s *jsonscan.Scanner, key string, settings *annotations.Settings, peers []*peer.Peer, limit int) error {
 	switch {
-	case strings.HasPrefix(key, settings.Keys.Prefix):
-		a.asks = a.asks || settings.Keys.IsIdentity(key)
+	case strings.HasPrefix(key, annotations.Prefix):
+		a.asks = a.asks || settings.IsIdentity(key)
 		value, err := s.StringUpTo(limit)
 		if a.annotationBytes += len(key) + len(value); a.annotationBytes <= limit {
 			a.annotations[key] = string(value)
 		}
 		return err
-	case slices.ContainsFunc(settings.Peers, func(p *peer.Peer) bool { return p.Reads(key) }):
+	case slices.ContainsFunc(peers, func(p *peer.Peer) bool { return p.Reads(key) }):
 		value, err := s.StringUpTo(peer.MaxBytes)
 		a.peerAnnotations[key] = strings.ToValidUTF8(string(value[:min(len(value), peer.MaxBytes)]), "?")
 		return err
@@ -94,8 +105,8 @@ func (a *ServiceAccount) readAnnotation(s *jsonscan.Scanner, key string, setting
 }
 
 // isWhole reports whether all annotations under Lanyard's prefix are known.
-func (a *ServiceAccount) isWhole(keys *annotations.Keys) bool {
-	return a.annotationBytes <= keys.MaxServiceAccountBytes()
+func (a *ServiceAccount) isWhole(settings *annotations.Settings) bool {
+	return a.annotationBytes <= settings.MaxServiceAccountBytes()
 }
 
 // withPeers returns the annotations of Lanyard and of the peers.

@@ -10,16 +10,18 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
-	"github.com/lanyard-dev/lanyard/internal/reason"
 	"github.com/lanyard-dev/lanyard/internal/webhook/admission"
 	"github.com/lanyard-dev/lanyard/internal/webhook/injector"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
 )
 
 // invalidated records what an Invalidator was told.
 type invalidated []string
 
-func (e *invalidated) Invalidate(namespace, name string) { *e = append(*e, namespace+"/"+name) }
+func (e *invalidated) Invalidate(namespace, name, resourceVersion string) {
+	*e = append(*e, strings.TrimSuffix(namespace+"/"+name+"@"+resourceVersion, "@"))
+}
 
 // account is the JSON of a service account with this metadata.
 func account(metadata string) []byte {
@@ -130,12 +132,12 @@ func TestALabelWithoutAMeaningIsAWarning(t *testing.T) {
 
 func TestAServiceAccountIsReadAgainAfterItWasWritten(t *testing.T) {
 	t.Parallel()
-	app := invalidated{"team/app"}
+	created, app := invalidated{"team/app"}, invalidated{"team/app@41"}
 	tests := map[string]struct {
 		account, old     string
 		mutator, checker invalidated
 	}{
-		"created with an identity":     {withRole, "", app, app},
+		"created with an identity":     {withRole, "", created, created},
 		"created with a name to come":  {strings.Replace(withRole, `"name"`, `"generateName"`, 1), "", nil, nil},
 		"updated with the same":        {withRole, withRole, app, nil},
 		"updated with other labels":    {withRole + "," + labeled, withRole, app, nil},
@@ -151,7 +153,7 @@ func TestAServiceAccountIsReadAgainAfterItWasWritten(t *testing.T) {
 			pods, _ := newPods(t, nil)
 			var old []byte
 			if test.old != "" {
-				old = account(test.old)
+				old = account(test.old + `,"resourceVersion":"41"`)
 			}
 			ask(t, &injector.ServiceAccountMutator{Settings: pods.Settings, Invalidator: &mutator}, write(account(test.account), old))
 			ask(t, &injector.ServiceAccountValidator{Config: pods.Config, Invalidator: &checker}, write(account(test.account), old))
@@ -281,7 +283,7 @@ func mapper(t *testing.T) *injector.ServiceAccountMutator {
 	t.Helper()
 	pods, _ := newPods(t, nil)
 	values := map[string]string{"lanyard.dev/aws-role-arn": role, "lanyard.dev/aws-region": "eu-central-1"}
-	mapping, errs := annotations.NewMapping(pods.Keys, "team", "app*", values, pods.Defaults)
+	mapping, errs := pods.NewMapping("team", "app*", values)
 	if len(errs) > 0 {
 		t.Fatal(errs.ToAggregate())
 	}

@@ -9,32 +9,46 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/jsonpatch"
 	"github.com/lanyard-dev/lanyard/internal/jsonscan"
 	"github.com/lanyard-dev/lanyard/internal/peer"
-	"github.com/lanyard-dev/lanyard/internal/reason"
-	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/internal/webhook/admission"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
 )
 
 // Invalidator is told of objects that are being written.
 type Invalidator interface {
-	// Invalidate makes Get read the object from the API server for a short while.
-	Invalidate(namespace, name string)
+	// Invalidate makes Get read the object from the API server until the cache has the
+	// write. The resource version is the one before the write; it is empty for an
+	// object that is created.
+	Invalidate(namespace, name, resourceVersion string)
+}
+
+// invalidate tells the invalidator of the write. A ServiceAccount whose name is still to be
+// generated is in no cache.
+func invalidate(invalidator Invalidator, request *admission.Request[ServiceAccount]) {
+	if request.Object.name == "" {
+		return
+	}
+	replaced := ""
+	if request.OldObject != nil {
+		replaced = request.OldObject.resourceVersion
+	}
+	invalidator.Invalidate(request.Namespace, request.Object.name, replaced)
 }
 
 // ServiceAccountMutator translates the annotations of peers, adds the
 // annotations of the mappings, sets the identity label on the ServiceAccounts that ask for an identity,
-// and removes it from the others. The label that a user set to annotations.LabelRequired stays.
+// and removes it from the others. The label that a user set to annotations.IdentityRequired stays.
 type ServiceAccountMutator struct {
-	*settings.Settings
+	*annotations.Settings
 	// Invalidator is told of each ServiceAccount that the webhook is called for.
 	Invalidator Invalidator
 }
 
 // Read implements admission.Decider.
-func (m *ServiceAccountMutator) Read(s *jsonscan.Scanner, object *ServiceAccount) (cost int, err error) {
+func (m *ServiceAccountMutator) Read(s *jsonscan.Scanner, object *ServiceAccount) error {
 	return object.read(s, m.Settings)
 }
 
@@ -44,56 +58,79 @@ func (m *ServiceAccountMutator) Decide(_ context.Context, request *admission.Req
 		return admission.Response{}, err
 	}
 	object := request.Object
-	if object.name != "" {
-		m.Invalidator.Invalidate(request.Namespace, object.name)
-	}
-	response, asks := m.annotate(request.Namespace, object)
-	m.label(&response, object, asks)
-	return response, nil
+	invalidate(m.Invalidator, request)
+	return annotate(m.Settings, request.Namespace, object), nil
 }
 
-// annotate returns the response that translates the annotations of the peers and adds the
-// annotations of the mappings. It reports whether the ServiceAccount then asks for an identity. It changes
+// Annotate returns the response of the mutating webhook to the JSON of a ServiceAccount of
+// the namespace.
+func Annotate(s *annotations.Settings, namespace string, serviceAccount []byte) (admission.Response, error) {
+	object, err := readServiceAccount(s, serviceAccount)
+	if err != nil {
+		return admission.Response{}, err
+	}
+	return annotate(s, namespace, object), nil
+}
+
+func annotate(s *annotations.Settings, namespace string, object *ServiceAccount) admission.Response {
+	a := annotator{Settings: s, object: object, Response: admission.Response{Reason: reason.Labeled}}
+	a.label(a.annotate(namespace))
+	if !a.patch.Empty() {
+		a.Patch = &a.patch
+	}
+	return a.Response
+}
+
+// annotator makes the response to one ServiceAccount.
+type annotator struct {
+	*annotations.Settings
+	admission.Response
+	object *ServiceAccount
+	patch  jsonpatch.Patch
+}
+
+// annotate translates the annotations of the peers and adds the annotations of the mappings.
+// It reports whether the ServiceAccount then asks for an identity. It changes
 // nothing of a ServiceAccount with too many annotations: not all of them are known.
-func (m *ServiceAccountMutator) annotate(namespace string, object *ServiceAccount) (admission.Response, bool) {
-	response := admission.Response{Reason: reason.Labeled}
-	if len(m.Peers)+len(m.Mappings) == 0 || !object.isWhole(m.Keys) {
-		return response, object.asks
+func (a *annotator) annotate(namespace string) (asks bool) {
+	object := a.object
+	if len(a.Peers)+len(a.Mappings) == 0 || !object.isWhole(a.Settings) {
+		return object.asks
 	}
 	after := maps.Clone(object.annotations)
-	if len(m.Peers) > 0 {
-		adoption := peer.Adopt(m.Keys, m.Peers, object.withPeers(), m.Defaults)
-		response.Warnings = m.warnings(&adoption)
+	if len(a.Peers) > 0 {
+		adoption := peer.Adopt(a.Settings, peer.Of(a.Settings), object.withPeers())
+		a.Warnings = a.warnings(&adoption)
 		if len(adoption.Set)+len(adoption.Remove) > 0 {
-			response.Reason = reason.Adopted
+			a.Reason = reason.Adopted
 		}
-		addAnnotations(&response.Patch, object, adoption.Set)
+		a.add(adoption.Set)
 		for _, key := range adoption.Remove {
-			response.Patch.Remove("/metadata/annotations/" + jsonpatch.Escape(key))
+			a.patch.Remove("/metadata/annotations/" + jsonpatch.Escape(key))
 			delete(after, key)
 		}
 		maps.Copy(after, adoption.Set)
 	}
-	if mapped := m.Keys.Map(m.Mappings, namespace, object.name, after); len(mapped) > 0 {
-		response.Reason = reason.Mapped
-		addAnnotations(&response.Patch, object, mapped)
+	if mapped := a.Map(namespace, object.name, after); len(mapped) > 0 {
+		a.Reason = reason.Mapped
+		a.add(mapped)
 		maps.Copy(after, mapped)
 	}
-	return response, m.Keys.AskForIdentity(after)
+	return a.AskForIdentity(after)
 }
 
 // maxWarningBytes limits a warning of adoption: an API server shows 256 bytes.
 const maxWarningBytes = 256
 
 // warnings returns the warnings about an adoption.
-func (m *ServiceAccountMutator) warnings(adoption *peer.Adoption) []string {
+func (a *annotator) warnings(adoption *peer.Adoption) []string {
 	var warnings []string
 	for _, finding := range adoption.Findings {
 		warning := finding.String()
 		warnings = append(warnings, "adoption: "+warning[:min(len(warning), maxWarningBytes)])
 	}
 	for _, key := range adoption.Remove {
-		if m.Keys.IsIdentity(key) {
+		if a.IsIdentity(key) {
 			// It may be in a manifest from which the peer's annotation was removed.
 			warnings = append(warnings, "adoption: "+key+" is removed with the annotation that it was translated from; to keep it, write the ServiceAccount again")
 		}
@@ -101,36 +138,37 @@ func (m *ServiceAccountMutator) warnings(adoption *peer.Adoption) []string {
 	return warnings
 }
 
-// addAnnotations adds annotations, or replaces them.
-func addAnnotations(patch *jsonpatch.Patch, object *ServiceAccount, add map[string]string) {
-	if !object.hasAnnotations && len(add) > 0 {
-		patch.Add("/metadata/annotations", []byte("{}"))
+// add adds annotations, or replaces them.
+func (a *annotator) add(add map[string]string) {
+	if !a.object.hasAnnotations && len(add) > 0 {
+		a.patch.Add("/metadata/annotations", []byte("{}"))
 	}
 	for _, key := range slices.Sorted(maps.Keys(add)) {
-		patch.Add("/metadata/annotations/"+jsonpatch.Escape(key), jsonscan.AppendString(nil, add[key]))
+		a.patch.Add("/metadata/annotations/"+jsonpatch.Escape(key), jsonscan.AppendString(nil, add[key]))
 	}
 }
 
 // label makes the identity label right. asks reports whether the ServiceAccount asks for an
 // identity.
-func (m *ServiceAccountMutator) label(response *admission.Response, object *ServiceAccount, asks bool) {
-	path := "/metadata/labels/" + jsonpatch.Escape(m.Keys.IdentityLabel)
-	value := jsonscan.AppendString(nil, annotations.LabelEnabled)
+func (a *annotator) label(asks bool) {
+	object := a.object
+	path := "/metadata/labels/" + jsonpatch.Escape(annotations.IdentityLabel)
+	value := jsonscan.AppendString(nil, annotations.IdentityEnabled)
 	if object.hasLabel && !annotations.IsGuarded(object.label) {
-		response.Warnings = append(response.Warnings, fmt.Sprintf("the label %s was %q, which has no meaning: a user can set it to %q",
-			m.Keys.IdentityLabel, object.label, annotations.LabelRequired))
+		a.Warnings = append(a.Warnings, fmt.Sprintf("the label %s was %q, which has no meaning: a user can set it to %q",
+			annotations.IdentityLabel, object.label, annotations.IdentityRequired))
 	}
 	switch {
-	case object.label == annotations.LabelRequired:
+	case object.label == annotations.IdentityRequired:
 		// Only a user sets it or removes it.
 	case asks && !object.hasLabels:
-		member := append(jsonscan.AppendString([]byte("{"), m.Keys.IdentityLabel), ':')
-		response.Patch.Add("/metadata/labels", append(append(member, value...), '}'))
-	case asks && object.label != annotations.LabelEnabled:
-		response.Patch.Add(path, value)
+		member := append(jsonscan.AppendString([]byte("{"), annotations.IdentityLabel), ':')
+		a.patch.Add("/metadata/labels", append(append(member, value...), '}'))
+	case asks && object.label != annotations.IdentityEnabled:
+		a.patch.Add(path, value)
 	case !asks && object.hasLabel:
-		response.Patch.Remove(path)
-	case !asks && response.Patch.Empty():
-		response.Reason = reason.NoIdentity
+		a.patch.Remove(path)
+	case !asks && a.patch.Empty():
+		a.Reason = reason.NoIdentity
 	}
 }

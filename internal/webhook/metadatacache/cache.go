@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/tools/cache"
 )
 
 // Recorder counts calls of Cache.Get.
@@ -60,6 +61,8 @@ type Cache struct {
 	received atomic.Uint64         // objects that the watch received, for FreeMemory
 	incoming atomic.Pointer[store] // the objects of a list that is not complete
 	store    store
+
+	reflector *cache.Reflector
 }
 
 // New returns an empty Cache: until Start has listed the objects, each Get is a
@@ -71,6 +74,7 @@ func New(opts Options) (*Cache, error) {
 	}
 	c := &Cache{Reader: reader, store: store{limit: opts.MaxTotalBytes}}
 	c.incoming.Store(&store{limit: opts.MaxTotalBytes})
+	c.reflector = c.newReflector()
 	return c, nil
 }
 
@@ -84,35 +88,36 @@ func (c *Cache) All() iter.Seq2[types.NamespacedName, Object] { return c.store.a
 // Bytes returns the memory that the objects take, and its limit, 0 for none.
 func (c *Cache) Bytes() (used, limit int64) { return c.store.used(), c.store.limit }
 
+// Invalidate is like Reader.Invalidate.
+func (c *Cache) Invalidate(namespace, name, resourceVersion string) {
+	if resourceVersion == "" {
+		// The object is created, so its event is later than all events so far.
+		resourceVersion = c.reflector.LastSyncResourceVersion()
+	}
+	c.Reader.Invalidate(namespace, name, resourceVersion)
+}
+
 // Get returns the object from the cache. If the cache does not know the object, or
 // the object was invalidated, Get reads it like Reader.Get.
 func (c *Cache) Get(ctx context.Context, namespace, name string) (object Object, err error) {
-	id := types.NamespacedName{Namespace: namespace, Name: name}
-	cached, known := c.store.get(id)
-	source, result := "cache", "found"
+	// In this order: an invalidation ends after the store has received the write.
+	known := !c.Invalidated(namespace, name)
+	cached, stored := c.store.get(types.NamespacedName{Namespace: namespace, Name: name})
 	// The limit may have been raised since the object was too large.
-	known = known && (cached.value().TooLarge == 0 || cached.TooLarge > int(c.maxBytes.Load()))
-	if known && !c.Invalidated(namespace, name) {
+	known = known && stored && (cached.value().TooLarge == 0 || cached.TooLarge > int(c.maxBytes.Load()))
+	source, result := "cache", "found"
+	if known {
 		object = cached.value()
-	} else if object, source, err = c.getLive(ctx, id); apierrors.IsNotFound(err) {
-		result = "not_found"
-	} else if err != nil {
-		result = "error"
+	} else {
+		source = "live"
+		if object, err = c.Reader.Get(ctx, namespace, name); apierrors.IsNotFound(err) {
+			result = "not_found"
+		} else if err != nil {
+			result = "error"
+		}
 	}
 	if c.opts.Recorder != nil {
 		c.opts.Recorder.RecordLookup(source, result)
 	}
 	return object, err
-}
-
-// getLive returns the object, and where it was found.
-func (c *Cache) getLive(ctx context.Context, id types.NamespacedName) (object Object, source string, err error) {
-	object, err = c.Reader.Get(ctx, id.Namespace, id.Name)
-	cached, _ := c.store.get(id)
-	if err != nil && !apierrors.IsNotFound(err) && cached.value().HasAnnotations() {
-		// The write that was announced may be a forgery, or the API server is not
-		// reachable. The state before it is better than none.
-		return cached.value(), "cache", nil
-	}
-	return object, "live", err
 }

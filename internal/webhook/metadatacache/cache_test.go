@@ -428,7 +428,7 @@ func TestCallersThatJoinedAReadReadAgainIfNeeded(t *testing.T) {
 				c := newCache(t, g.read)
 				early := start(t.Context(), c)
 				if tc.invalid {
-					c.Invalidate("ns", "app")
+					c.Invalidate("ns", "app", "1")
 				}
 				late := []<-chan getResult{start(t.Context(), c), start(t.Context(), c)}
 				g.answers <- tc.first
@@ -470,75 +470,4 @@ func TestAnObjectThatDoesNotExistIsReadTwice(t *testing.T) {
 		}
 		g.wantReads(t, 2)
 	})
-}
-
-func TestInvalidateForcesALiveReadUntilItExpires(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		var reads int
-		var failure error
-		c := newCache(t, func(context.Context, string, string) (*metav1.PartialObjectMetadata, error) {
-			reads++
-			return serviceAccount("ns", "app", roleARN, "new"), failure
-		})
-		fill(t, c, serviceAccount("ns", "app", roleARN, "old"), serviceAccount("ns", "other"))
-		get := func(wantRole string, wantReads int) {
-			t.Helper()
-			obj, err := c.Get(t.Context(), "ns", "app")
-			getResult{obj, err}.wantRole(t, wantRole)
-			if reads != wantReads {
-				t.Errorf("got %d reads, want %d", reads, wantReads)
-			}
-		}
-		get("old", 0)
-		c.Invalidate("ns", "app")
-		get("new", 1)
-		if _, err := c.Get(t.Context(), "ns", "other"); err != nil || reads != 1 {
-			t.Errorf("got error %v and %d reads after another ServiceAccount, want it from the cache", err, reads)
-		}
-
-		failure = apierrors.NewServiceUnavailable("down")
-		get("old", 2) // better than none
-		c.Invalidate("ns", "other")
-		if _, err := c.Get(t.Context(), "ns", "other"); !errors.Is(err, failure) {
-			t.Errorf("got error %v for a ServiceAccount without annotations, want %v: the write may have added them", err, failure)
-		}
-		failure = nil
-
-		time.Sleep(invalidFor - time.Nanosecond)
-		get("new", 4)
-		c.Invalidate("ns", "app") // a second write starts the time again
-		time.Sleep(invalidFor - time.Nanosecond)
-		get("new", 5)
-		time.Sleep(2 * time.Nanosecond)
-		get("old", 5)
-	})
-}
-
-func TestInvalidateForgetsTheLeastRecentlyUsedAboveItsLimit(t *testing.T) {
-	t.Parallel()
-	reads := map[string]int{}
-	c := newCache(t, func(_ context.Context, _, name string) (*metav1.PartialObjectMetadata, error) {
-		reads[name]++
-		return serviceAccount("ns", name), nil
-	})
-	metas := make([]*metav1.PartialObjectMetadata, maxInvalid+1)
-	for i := range metas {
-		metas[i] = serviceAccount("ns", fmt.Sprint(i))
-	}
-	fill(t, c, metas...)
-	for i := range maxInvalid {
-		c.Invalidate("ns", fmt.Sprint(i))
-	}
-	c.Invalidate("ns", "0") // now the most recent one
-	c.Invalidate("ns", fmt.Sprint(maxInvalid))
-	for _, name := range []string{"0", "1", "2", fmt.Sprint(maxInvalid)} {
-		if _, err := c.Get(t.Context(), "ns", name); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want := map[string]int{"0": 1, "2": 1, fmt.Sprint(maxInvalid): 1}
-	if diff := cmp.Diff(want, reads); diff != "" {
-		t.Errorf("live reads (-want +got):\n%s", diff)
-	}
 }

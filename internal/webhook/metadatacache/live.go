@@ -17,19 +17,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	utilcache "k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/lanyard-dev/lanyard/internal/texts"
-)
-
-const (
-	// invalidFor is well above the delay of a watch event, even if the API server is
-	// busy.
-	invalidFor = 10 * time.Second
-	// maxInvalid limits the memory. Above it, the least recently used object is
-	// served from the cache again.
-	maxInvalid = 4096
 )
 
 // Limits of the live reads: anybody who reaches the webhook can name objects that do
@@ -48,7 +38,7 @@ const (
 type Reader struct {
 	opts        Options
 	maxBytes    atomic.Int64
-	invalidated *utilcache.LRUExpireCache // keyed by types.NamespacedName
+	invalidated invalidations
 	reads       singleflight.Group
 	slots       *semaphore.Weighted
 	rate        *rate.Limiter
@@ -65,10 +55,9 @@ func NewReader(opts Options) (*Reader, error) {
 		return nil, fmt.Errorf("metadata cache: annotation prefix: got %q, want one that ends with a slash", opts.Prefix)
 	}
 	r := &Reader{
-		opts:        opts,
-		invalidated: utilcache.NewLRUExpireCache(maxInvalid),
-		slots:       semaphore.NewWeighted(maxReads),
-		rate:        rate.NewLimiter(readsPerSecond, readsBurst),
+		opts:  opts,
+		slots: semaphore.NewWeighted(maxReads),
+		rate:  rate.NewLimiter(readsPerSecond, readsBurst),
 	}
 	r.SetMaxBytes(opts.MaxBytes)
 	return r, nil
@@ -77,24 +66,36 @@ func NewReader(opts Options) (*Reader, error) {
 // SetMaxBytes replaces Options.MaxBytes for objects that are received from now on.
 func (r *Reader) SetMaxBytes(n int) { r.maxBytes.Store(int64(n)) }
 
-// Invalidate marks an object whose write is being admitted: for a short while
-// caches must not be believed. An admission webhook sees a write before it is stored,
-// and the watch sees it later. A cluster-scoped object has no namespace.
+// Invalidate marks an object whose write is being admitted: caches must not be believed
+// until they have the write. An admission webhook sees a write before it is stored, and
+// the watch sees it later. A cluster-scoped object has no namespace. The resource version
+// is that of the object before the write; it is empty for an object that is created.
 //
-// The caches of other replicas do not learn of the write by this. If one of them
-// still takes the ServiceAccount for one without an identity, it does not inject
-// the pod, and the guard denies it.
-func (r *Reader) Invalidate(namespace, name string) {
+// The caches of other replicas do not learn of the write by this, only by their watch.
+func (r *Reader) Invalidate(namespace, name, resourceVersion string) {
 	if id := (types.NamespacedName{Namespace: namespace, Name: name}); canExist(id) {
-		r.invalidated.Add(id, nil, invalidFor)
+		r.invalidated.add(id, resourceVersion)
 	}
 }
 
 // Invalidated reports whether the object must be read live because of Invalidate.
+// Too many writes at once make all objects invalid.
 func (r *Reader) Invalidated(namespace, name string) bool {
-	_, invalid := r.invalidated.Get(types.NamespacedName{Namespace: namespace, Name: name})
-	return invalid
+	return r.invalidated.contains(types.NamespacedName{Namespace: namespace, Name: name})
 }
+
+// Delivered ends the invalidation of an object if a cache that has this version of it has
+// all writes that Invalidate was told of. It reports whether it has done so. If another
+// caller has done so before, a version that was read from the cache earlier may still be
+// without the write.
+func (r *Reader) Delivered(namespace, name, resourceVersion string) bool {
+	return r.invalidated.deliver(types.NamespacedName{Namespace: namespace, Name: name}, resourceVersion)
+}
+
+// Forget ends the invalidations that are older than an age. It is for a cache that does
+// not tell how far its watch has come: without it, the invalidation of a write that was
+// never stored would not end.
+func (r *Reader) Forget(age time.Duration) { r.invalidated.forget(time.Now().Add(-age)) }
 
 // Get returns the object from the API server. A cluster-scoped object has no
 // namespace.

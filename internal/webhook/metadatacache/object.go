@@ -82,25 +82,30 @@ func (c *Cache) item(obj any) (*item, error) {
 	if it, ok := obj.(*item); ok {
 		return it, nil
 	}
-	id, object, err := c.kept(obj)
+	meta, err := metadataOf(obj)
 	if err != nil {
 		return nil, err
 	}
+	id, object := c.kept(meta)
 	c.incoming.Load().set(id, object)
 	return &item{id}, nil
 }
 
-// kept returns the name and the kept parts of an object that the reflector passes to a
-// store; nil if nothing is kept.
-func (c *Cache) kept(obj any) (types.NamespacedName, *Object, error) {
+// metadataOf returns an object that the reflector passes to a store.
+func metadataOf(obj any) (*metav1.PartialObjectMetadata, error) {
 	meta, ok := obj.(*metav1.PartialObjectMetadata)
 	if !ok {
-		return types.NamespacedName{}, nil, fmt.Errorf("metadata cache: got %T, want *v1.PartialObjectMetadata", obj)
+		return nil, fmt.Errorf("metadata cache: got %T, want *v1.PartialObjectMetadata", obj)
 	}
+	return meta, nil
+}
+
+// kept returns the name and the kept parts of an object; nil if nothing is kept.
+func (c *Cache) kept(meta *metav1.PartialObjectMetadata) (types.NamespacedName, *Object) {
 	id := types.NamespacedName{Namespace: strings.Clone(meta.Namespace), Name: strings.Clone(meta.Name)}
 	object := c.Object(meta)
 	if !object.HasAnnotations() && object.Label == "" {
-		return id, nil, nil
+		return id, nil
 	}
-	return id, &object, nil
+	return id, &object
 }

@@ -18,6 +18,12 @@ const share = 16
 // store holds the objects of a Cache, as long as they fit into a number of bytes. If
 // they do not fit, namespaces with more than their share of the bytes lose objects: one
 // namespace does not push out the others.
+//
+// An informer of client-go with a transform could hold them too, but the transform must
+// return an entry for each object, so that names alone could fill the memory. And it
+// could only fill the space in the order of a list, so that the first namespace takes it
+// all.
+//
 // The zero value is empty and without a limit.
 type store struct {
 	limit int64 // of bytes; 0 for none

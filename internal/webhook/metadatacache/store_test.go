@@ -193,10 +193,10 @@ func TestANameThatCannotExistIsNotInvalidated(t *testing.T) {
 	t.Parallel()
 	c := bounded(t, 0)
 	for _, name := range []string{"", strings.Repeat("a", 254), "A", "../x", "a_b", strings.Repeat("a", 3_000_000)} {
-		c.Invalidate("ns", name)
-		c.Invalidate(name, "app")
+		c.Invalidate("ns", name, "1")
+		c.Invalidate(name, "app", "1")
 	}
-	if got := len(c.invalidated.Keys()); got != 1 {
+	if got := len(c.invalidated.objects); got != 1 {
 		t.Errorf("got %d names kept, want only that of a cluster-scoped object", got)
 	}
 	_, err := c.Get(t.Context(), "ns", strings.Repeat("a", 3_000_000))

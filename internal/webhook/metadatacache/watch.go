@@ -5,11 +5,14 @@ package metadatacache
 
 import (
 	"context"
+	"time"
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 )
@@ -18,9 +21,21 @@ import (
 // stream the list. Each may have 256 KiB of annotations.
 const pageSize = 100
 
+// settleInterval is how often the cache looks for writes that were never stored.
+const settleInterval = 30 * time.Second
+
 // Start lists and watches the objects until ctx is done. It retries after each
 // failure and always returns nil. It must be called once.
 func (c *Cache) Start(ctx context.Context) error {
+	ctx = logr.NewContext(ctx, c.opts.Logger)
+	var group wait.Group
+	group.StartWithContext(ctx, func(ctx context.Context) { wait.UntilWithContext(ctx, c.settle, settleInterval) })
+	group.StartWithContext(ctx, c.reflector.RunWithContext)
+	group.Wait()
+	return nil
+}
+
+func (c *Cache) newReflector() *cache.Reflector {
 	reflector := cache.NewReflectorWithOptions(
 		cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 			ListWithContextFunc:  c.list,
@@ -35,8 +50,24 @@ func (c *Cache) Start(ctx context.Context) error {
 		},
 	)
 	reflector.WatchListPageSize = pageSize
-	reflector.RunWithContext(logr.NewContext(ctx, c.opts.Logger))
-	return nil
+	return reflector
+}
+
+// settle ends the invalidations of writes that no event will end: a write that was
+// admitted may be denied by another webhook, or only be a dry run. All of them are in the
+// version of a list that begins after they could be stored. The watch delivers that
+// version with a bookmark, if with no event.
+func (c *Cache) settle(ctx context.Context) {
+	until := time.Now().Add(-storedAfter)
+	if !c.invalidated.hasUntil(until) {
+		return
+	}
+	// Without a resource version, it is a quorum read. The first object is enough.
+	page, err := c.opts.Client.Resource(c.opts.Resource).List(ctx, metav1.ListOptions{Limit: 1})
+	if err != nil {
+		return // the objects are read live meanwhile, which reports the failure
+	}
+	c.invalidated.settle(until, page.ResourceVersion, c.reflector.LastSyncResourceVersion())
 }
 
 func (c *Cache) watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
@@ -83,23 +114,27 @@ func (s reflectorStore) Add(obj any) error { return s.Update(obj) }
 
 // Update implements cache.ReflectorStore.
 func (s reflectorStore) Update(obj any) error {
-	id, object, err := s.kept(obj)
+	meta, err := metadataOf(obj)
 	if err != nil {
 		return err
 	}
 	s.received.Add(1)
+	id, object := s.kept(meta)
 	s.store.set(id, object)
+	s.invalidated.deliver(id, meta.ResourceVersion)
 	return nil
 }
 
 // Delete implements cache.ReflectorStore.
 func (s reflectorStore) Delete(obj any) error {
-	id, _, err := s.kept(obj)
+	meta, err := metadataOf(obj)
 	if err != nil {
 		return err
 	}
 	s.received.Add(1)
+	id := types.NamespacedName{Namespace: meta.Namespace, Name: meta.Name}
 	s.store.delete(id)
+	s.invalidated.deliver(id, meta.ResourceVersion)
 	return nil
 }
 

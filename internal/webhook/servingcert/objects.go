@@ -35,8 +35,8 @@ const fieldManager = "lanyard-webhook"
 // watchedObject is one API object, kept current by a watch of only its name, so
 // that RBAC can limit the rights to that name.
 //
-// It is unstructured: the types of all Kubernetes objects would take more memory
-// than everything else in the program.
+// It is unstructured: a typed client links the types of all Kubernetes objects, which
+// nearly doubles the size of the program (see ARCHITECTURE.md).
 type watchedObject struct {
 	cache.Controller
 

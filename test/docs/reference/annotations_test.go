@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/provider"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 // meaning is one meaning of a key.
@@ -42,6 +42,7 @@ var (
 		"aws-token-path":           {pathOfCopy},
 		"azure-token-path":         {pathOfCopy},
 		"gcp-token-path":           {pathOfCopy},
+		"token-path":               {pathOfCopy},
 		"tokens":                   {{"`aws`, `azure`, or both", "The pods get tokens, but no role and no client ID: for programs that bring their own."}},
 		"token-expiration-seconds": {{"600 to 86400", "The lifetime of the tokens. At least 3600 for Azure."}},
 	}
@@ -49,7 +50,7 @@ var (
 		"inject": {{"`\"false\"`", "The pod is not injected. Also works as a label."},
 			{"`\"true\"`", "The pod is denied [if it is not injected](../concepts/guard.md#pods-that-insist). Also works as a label."}},
 		"containers":               {{"names, separated by commas", "Only these containers get the identity: init, sidecar and ephemeral containers, too."}},
-		"skip-containers":          {{"names, separated by commas", "These containers do not get the identity, nor the token."}},
+		"skip-containers":          {{"names, separated by commas", "These containers do not get the identity, nor the token. If none is left, [the guard](../concepts/guard.md) denies the pod."}},
 		"token-expiration-seconds": {{"600 to 86400", "Overrides the value of the ServiceAccount."}},
 	}
 	onNamespace = map[string][]meaning{
@@ -68,12 +69,8 @@ var (
 
 	// Keys with the same meaning share a row.
 	audienceOfProvider = meaning{"string", "The audience of this cloud's token. Overrides `lanyard.dev/audience`."}
-	pathOfCopy         = meaning{"absolute path of a file", "One more copy of the token. Its directory becomes a volume, and must be below `/var/run/secrets/`, `/run/secrets/`, or another of `--token-path-prefixes`."}
+	pathOfCopy         = meaning{"absolute path of a file", "One more copy of the token; `token-path` of the plain token. Its directory becomes a volume, and must be below `/var/run/secrets/`, `/run/secrets/`, or another of `--token-path-prefixes`."}
 )
-
-func newKeys() (annotations.Keys, error) {
-	return annotations.NewKeys(annotations.DefaultPrefix, provider.Builtin())
-}
 
 // keyTable is a table of the given keys. Keys with the same single meaning have one row,
 // the place of the first. row returns the cells of one meaning.
@@ -81,7 +78,7 @@ func keyTable(columns, keys []string, meanings map[string][]meaning, row func(ke
 	t := newTable(columns...)
 	var names []string
 	for _, key := range keys {
-		name := strings.TrimPrefix(key, annotations.DefaultPrefix)
+		name := strings.TrimPrefix(key, annotations.Prefix)
 		names = append(names, name)
 		if len(meanings[name]) == 0 {
 			return "", fmt.Errorf("there is no text about %s", name)
@@ -108,12 +105,12 @@ func simpleRow(keys []string, m meaning) []string {
 }
 
 func serviceAccountAnnotations() (string, error) {
-	keys, err := newKeys()
+	s, err := annotations.NewSettings(provider.Builtin())
 	if err != nil {
 		return "", err
 	}
-	defaults := clusterDefaults(&keys)
-	return keyTable([]string{"Annotation", "Value", "Meaning"}, slices.Concat(keys.ServiceAccount(), keys.Profiles()), onServiceAccount,
+	defaults := clusterDefaults(s)
+	return keyTable([]string{"Annotation", "Value", "Meaning"}, slices.Concat(s.ServiceAccountKeys(), s.ProfileKeys()), onServiceAccount,
 		func(alike []string, m meaning) []string {
 			cells := simpleRow(alike, m)
 			var flags []string
@@ -123,7 +120,7 @@ func serviceAccountAnnotations() (string, error) {
 				}
 			}
 			// One of several meanings explains the default itself.
-			if name := strings.TrimPrefix(alike[0], annotations.DefaultPrefix); len(flags) > 0 && len(onServiceAccount[name]) == 1 {
+			if name := strings.TrimPrefix(alike[0], annotations.Prefix); len(flags) > 0 && len(onServiceAccount[name]) == 1 {
 				cells[2] += " Default: " + strings.Join(flags, ", ") + "."
 			}
 			return cells
@@ -131,16 +128,16 @@ func serviceAccountAnnotations() (string, error) {
 }
 
 // clusterDefaults returns the flags that set the default of a key.
-func clusterDefaults(keys *annotations.Keys) map[string]string {
-	flags := map[string]string{keys.TokenExpirationSeconds: "--token-expiration-seconds"}
-	for _, d := range keys.Providers {
+func clusterDefaults(s *annotations.Settings) map[string]string {
+	flags := map[string]string{annotations.TokenExpirationSeconds: "--token-expiration-seconds"}
+	for _, d := range s.Providers {
 		if d.Plain() {
 			continue
 		}
-		flags[keys.Parameter(d, "audience")] = "--" + d.Name + "-default-audience"
+		flags[annotations.Key(d, "audience")] = "--" + d.Name + "-default-audience"
 		for i := range d.Parameters {
 			if p := &d.Parameters[i]; p.Flag != "" {
-				flags[keys.Parameter(d, p.Name)] = "--" + p.Flag
+				flags[annotations.Key(d, p.Name)] = "--" + p.Flag
 			}
 		}
 	}
@@ -148,29 +145,25 @@ func clusterDefaults(keys *annotations.Keys) map[string]string {
 }
 
 func podAnnotations() (string, error) {
-	keys, err := newKeys()
+	s, err := annotations.NewSettings(provider.Builtin())
 	if err != nil {
 		return "", err
 	}
-	own := keys.Marks()
-	users := slices.DeleteFunc(keys.Pod(), func(key string) bool { return slices.Contains(own, key) })
+	own := s.Marks()
+	users := slices.DeleteFunc(s.PodKeys(), func(key string) bool { return slices.Contains(own, key) })
 	return keyTable([]string{"Annotation", "Value", "Meaning"}, users, onPod, simpleRow)
 }
 
 func namespaceAnnotations() (string, error) {
-	keys, err := newKeys()
-	if err != nil {
-		return "", err
-	}
-	return keyTable([]string{"Key", "Value", "Meaning"}, []string{keys.Inject, keys.AllowedIdentities}, onNamespace, simpleRow)
+	return keyTable([]string{"Key", "Value", "Meaning"}, []string{annotations.Inject, annotations.AllowedIdentities}, onNamespace, simpleRow)
 }
 
 func writtenAnnotations() (string, error) {
-	keys, err := newKeys()
+	s, err := annotations.NewSettings(provider.Builtin())
 	if err != nil {
 		return "", err
 	}
-	return keyTable([]string{"Key", "On", "Meaning"}, append(keys.Marks(), keys.Adopted, keys.Denied, keys.IdentityLabel), written, simpleRow)
+	return keyTable([]string{"Key", "On", "Meaning"}, append(s.Marks(), annotations.Adopted, annotations.Denied, annotations.IdentityLabel), written, simpleRow)
 }
 
 // tokens lists the files of each provider.
@@ -222,8 +215,16 @@ func variables() (string, error) {
 func shadows() (string, error) {
 	t := newTable("Provider", "Variables")
 	for _, d := range provider.Builtin() {
-		if len(d.Shadows) > 0 {
-			t.row(code(d.Name), code(strings.Join(d.Shadows, "`, `")))
+		var names []string
+		for _, shadow := range d.Shadows {
+			name := code(shadow.Name)
+			if len(shadow.Unless) > 0 {
+				name += " unless it is " + code(strings.Join(shadow.Unless, "`, `"))
+			}
+			names = append(names, name)
+		}
+		if len(names) > 0 {
+			t.row(code(d.Name), strings.Join(names, ", "))
 		}
 	}
 	return t.String(), nil

@@ -26,7 +26,7 @@ func flags() (string, error) {
 // commands lists the subcommands and their flags.
 func commands() (string, error) {
 	var b strings.Builder
-	for _, command := range app.NewCommand().Commands() {
+	for _, command := range app.NewCommand(nil).Commands() {
 		b.WriteString("\n### " + code(command.CommandPath()) + "\n\n" + description(command) + "\n\n" + flagTable(command.Flags()))
 	}
 	return b.String() + "\n", nil

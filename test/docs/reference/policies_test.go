@@ -4,27 +4,28 @@
 package reference
 
 import (
-	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/provider"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/policies"
 )
 
 // unavailable returns what policies cannot do: parameters and values of the built-in providers
-// without an expression, and settings that internal/policies denies.
+// without an expression, and settings that package policies denies.
 func unavailable() (string, error) {
 	t := newTable("What", "Result")
 	denied := "denied"
 	for _, d := range provider.Builtin() {
 		for i := range d.Parameters {
-			if p := &d.Parameters[i]; p.CEL == nil && !p.ClusterOnly {
-				t.row("annotation "+code(annotations.DefaultPrefix+d.Key(p.Name)), denied)
+			if p := &d.Parameters[i]; p.Parse != nil && !p.ClusterOnly {
+				t.row("annotation "+code(annotations.Prefix+d.Key(p.Name)), denied)
 			}
 		}
 		if d.Profiles != nil {
 			for _, name := range []string{d.Profiles.Parameter, d.Profiles.Source} {
-				t.row("annotation "+code(annotations.DefaultPrefix+d.Key(name)+".PROFILE"), denied)
+				t.row("annotation "+code(annotations.Prefix+d.Key(name)+".PROFILE"), denied)
 			}
 		}
-		for _, derived := range d.DeriveCEL {
+		for _, derived := range policies.FunctionsOf(d).Derived {
 			if derived.Valid != "" {
 				t.row("with "+d.Name+", a ServiceAccount that "+derived.Want, denied)
 			}

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/lanyard-dev/lanyard/internal/reason"
+	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
 )
 
 // explanation is a row of the tables of reasons. For a container, result reports
@@ -22,13 +22,13 @@ var ofObjects = map[string]explanation{
 	string(reason.IdentityRequired):       {"denied, 403", "The ServiceAccount has the label `lanyard.dev/identity: required`, or the pod has `lanyard.dev/inject: \"true\"`, but no identity can be injected yet.", "Wait for the [annotation](../identity-later.md), or remove the label or `inject`."},
 	string(reason.OptedOut):               {"allowed", "The pod has `lanyard.dev/inject: \"false\"`, or an [adopted](../migrate/adoption.md#both-webhooks-at-once) webhook injects it.", ""},
 	string(reason.MirrorPod):              {"allowed", "The pod mirrors a static pod of a node.", ""},
-	string(reason.NoContainer):            {"allowed", "The pod has no container.", ""},
+	string(reason.NoContainer):            {"allowed", "The pod has no container, or its annotations leave out all of them: a warning says so, and the guard denies the pod.", "Correct the names in the annotations."},
 	string(reason.InvalidAnnotation):      {"denied, 400", "An annotation is malformed, unknown, or without effect.", "The message has the key and the allowed form."},
 	string(reason.IdentityNotAllowed):     {"denied, 403", "`lanyard.dev/allowed-identities` of the namespace, or `--default-allowed-identities`, does not have the identity.", "Ask the administrator of the cluster, or correct the ServiceAccount."},
 	string(reason.ForeignInjection):       {"denied, 400", "The manifest was copied from a running pod with another identity.", "Remove the annotations and the label that [Lanyard writes](annotations.md#written-by-lanyard), the token volume, its mounts and the variables."},
-	string(reason.InvalidMountPath):       {"denied, 400", "A container mounts a volume at or below the token mount path, and spells it differently: slashes, dots, or on Windows a drive or case. Or it has a device there.", "Write the path as in the message, mount it elsewhere, or use `lanyard.dev/skip-containers`."},
+	string(reason.InvalidMountPath):       {"denied, 400", "A container mounts a volume at or below the token mount path, and spells it differently: slashes, dots, `/run` for `/var/run`, or on Windows a drive or case. Or it has a device there.", "Write the path as in the message, mount it elsewhere, or use `lanyard.dev/skip-containers`."},
 	string(reason.VolumeNameTaken):        {"denied, 400; or a warning", "The pod uses both names of the token volume, or the name of a [copy](../migrate/adoption.md), for something else.", "Rename one of the volumes."},
-	string(reason.TooLarge):               {"denied, 400", "The pod has more than 512 containers, very long lists, or too many variables.", "Make the pod smaller."},
+	string(reason.TooLarge):               {"denied, 400", "The pod has more than 512 containers, very long lists, or too many variables. Or the identities of the ServiceAccount add too much to each container: the message has the sizes.", "Make the pod smaller, or use fewer providers and shorter names."},
 	string(reason.ServiceAccountNotFound): {"fault, 503", "The ServiceAccount does not exist.", "Create it."},
 	string(reason.LookupFailed):           {"fault, 503; denied, 500, for a namespace", "The ServiceAccount or the namespace could not be read.", "Wait. If it keeps happening, check the [permissions](../operations/README.md#rights)."},
 	string(reason.Overloaded):             {"fault, 503", "Other requests used all of the memory.", "Wait. If it keeps happening, find out [who sends them](../concepts/security.md), or add replicas."},
@@ -41,13 +41,14 @@ var ofObjects = map[string]explanation{
 }
 
 var ofContainers = map[string]explanation{
-	string(reason.PodNameUnusable):      {"yes", "The name of the pod has one character, or more than 64, and cannot be the AWS session name. The session has the default name.", "Use a shorter name."},
-	string(reason.ContainerNotSelected): {"no", "`lanyard.dev/containers` or `lanyard.dev/skip-containers` leaves it out, or an [adopted](../migrate/adoption.md#both-webhooks-at-once) webhook writes it.", ""},
-	string(reason.ContainerNotFound):    {"yes", "One of these annotations names a container that the pod does not have.", "Correct it, unless another webhook adds that container."},
-	string(reason.EnvironmentTaken):     {"yes", "The container has a token or credentials file of its own, such as `AWS_WEB_IDENTITY_TOKEN_FILE`. It gets none of that provider's variables.", "Remove the variable to use the injected identity."},
-	string(reason.EnvironmentShadowed):  {"yes", "SDKs may prefer a variable of the container, such as `AWS_ACCESS_KEY_ID`, to the injected identity.", "Remove the variable."},
-	string(reason.MountPathTaken):       {"yes", "Something else is mounted at or below the token mount path. The container gets no identity.", "Mount it elsewhere."},
-	string(reason.VolumeMissing):        {"yes", "An ephemeral container was added to a pod without the current identity of its ServiceAccount.", "Re-create the pod."},
+	string(reason.EnvironmentIncomplete): {"yes", "The ServiceAccount asks for a token alone (`lanyard.dev/tokens: aws`), and the container does not set the variable with the identity, `AWS_ROLE_ARN`. It gets the token in its volume, but no variables: SDKs fail with the token's variable alone.", "Set the variable, unless the program reads the token by itself."},
+	string(reason.PodNameUnusable):       {"yes", "The name of the pod has one character, or more than 64, and cannot be the AWS session name. The session has the default name.", "Use a shorter name."},
+	string(reason.ContainerNotSelected):  {"no", "`lanyard.dev/containers` or `lanyard.dev/skip-containers` leaves it out, or an [adopted](../migrate/adoption.md#both-webhooks-at-once) webhook writes it.", ""},
+	string(reason.ContainerNotFound):     {"yes", "One of these annotations names a container that the pod does not have. The message has the nearest name.", "Correct it, unless another webhook adds that container."},
+	string(reason.EnvironmentTaken):      {"yes", "The container has a token or credentials file of its own, such as `AWS_WEB_IDENTITY_TOKEN_FILE`. It gets none of that provider's variables.", "Remove the variable to use the injected identity."},
+	string(reason.EnvironmentShadowed):   {"yes", "SDKs may prefer a variable of the container, such as `AWS_ACCESS_KEY_ID`, to the injected identity.", "Remove the variable."},
+	string(reason.MountPathTaken):        {"yes", "Something else is mounted at or below the path of the token or its copy, or a read-only volume, such as a Secret, above it. The container gets no identity, or no copy.", "Mount it elsewhere."},
+	string(reason.VolumeMissing):         {"yes", "An ephemeral container was added to a pod without the current identity of its ServiceAccount.", "Re-create the pod."},
 }
 
 func objectReasons() (string, error) {

@@ -17,9 +17,9 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/options"
 	"github.com/lanyard-dev/lanyard/internal/provider"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/test/e2e/clouds/issuer/issuertest"
 )
 
@@ -83,17 +83,17 @@ func (c cluster) get(t testing.TB, path string) string {
 
 // identityOf returns what Lanyard gives pods of a ServiceAccount with these
 // annotations.
-func identityOf(t testing.TB, values map[string]string) provider.Identity {
+func identityOf(t testing.TB, values map[string]string) annotations.Identity {
 	t.Helper()
-	keys, err := annotations.NewKeys(annotations.DefaultPrefix, provider.Builtin())
+	s, err := annotations.NewSettings(provider.Builtin())
 	if err != nil {
 		t.Fatal(err)
 	}
-	identity, mistakes := annotations.ParseServiceAccount(&keys, values, &annotations.Defaults{})
-	if identity == nil || len(identity.Providers) != 1 {
-		t.Fatalf("got identity %v and mistakes %v for annotations %v, want one provider", identity, mistakes, values)
+	account, mistakes := s.ParseServiceAccount(namespace, serviceAccount, values)
+	if account == nil || len(account.Identities) != 1 {
+		t.Fatalf("got %v and mistakes %v for annotations %v, want one provider", account, mistakes, values)
 	}
-	return identity.Providers[0]
+	return account.Identities[0]
 }
 
 // annotated returns the annotations that a call of kubectl annotate sets.

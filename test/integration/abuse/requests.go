@@ -127,9 +127,9 @@ func ForgedNames(count int) Load {
 func OversizedObjects(rounds int) Load {
 	return everywhere("annotations without number, names without end", rounds, func(t *Target) [][]byte {
 		return [][]byte{
-			t.serviceAccountReview("a", annotations("", 700_000)),
-			t.serviceAccountReview("a", annotations("lanyard.dev/", 300_000)),
-			t.annotatedPodReview(annotations("lanyard.dev/", 300_000)),
+			t.serviceAccountReview("a", emptyAnnotations("", 700_000)),
+			t.serviceAccountReview("a", emptyAnnotations("lanyard.dev/", 300_000)),
+			t.annotatedPodReview(emptyAnnotations("lanyard.dev/", 300_000)),
 			t.annotatedPodReview(`"lanyard.dev/containers":"` + strings.Repeat(",", 3_000_000) + `"`),
 			[]byte(`{"apiVersion":"` + strings.Repeat("A", 7_200_000) + `","kind":"x","request":{"uid":"1"}}`),
 		}

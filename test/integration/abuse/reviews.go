@@ -8,7 +8,7 @@ import (
 	"maps"
 	"strings"
 
-	"github.com/lanyard-dev/lanyard/internal/provider"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 // The paths of the webhooks.
@@ -43,11 +43,11 @@ func LongestIdentity() map[string]string {
 // have, which are together as long as they may be.
 func LongestProfiles() map[string]string {
 	longest := map[string]string{}
-	left := provider.MaxProfilesBytes
-	for i := range provider.MaxProfiles {
+	left := annotations.MaxProfilesBytes
+	for i := range annotations.MaxProfiles {
 		key := fmt.Sprintf("lanyard.dev/aws-role-arn.p%02d", i)
 		role := "arn:aws:iam::111122223333:role/"
-		if i == provider.MaxProfiles-1 {
+		if i == annotations.MaxProfiles-1 {
 			role += strings.Repeat("p", left-len(key)-len(role)-len("/r")) + "/"
 		} else {
 			role += strings.Repeat("p", 180) + "/"
@@ -111,9 +111,9 @@ func (t *Target) serviceAccountReview(name, annotations string) []byte {
 		fmt.Sprintf(`{"metadata":{"name":%q,"annotations":{%s}}}`, name, annotations), "")
 }
 
-// annotations returns n empty annotations with different keys, as members of a JSON
+// emptyAnnotations returns n empty annotations with different keys, as members of a JSON
 // object.
-func annotations(prefix string, n int) string {
+func emptyAnnotations(prefix string, n int) string {
 	var text strings.Builder
 	for i := range n {
 		if i > 0 {

@@ -15,12 +15,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/cli/ask"
 	"github.com/lanyard-dev/lanyard/internal/options"
 	"github.com/lanyard-dev/lanyard/internal/probe"
-	"github.com/lanyard-dev/lanyard/internal/reason"
-	"github.com/lanyard-dev/lanyard/internal/settings"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
 )
 
 // bind binds a user to a ClusterRole in a namespace. No controller fills the role view in
@@ -39,7 +38,7 @@ var _ = Describe("ask", Ordered, func() {
 	var namespace *corev1.Namespace
 	var asking, wrong *corev1.ServiceAccount
 
-	pod := func() *unstructured.Unstructured { return probe.Pod(newSettings().Keys, "cart") }
+	pod := func() *unstructured.Unstructured { return probe.Pod("cart") }
 
 	// answer returns the answer for a user; an administrator if it is empty.
 	answer := func(ctx context.Context, user string, serviceAccount *corev1.ServiceAccount, pod *unstructured.Unstructured) ask.Answer {
@@ -90,7 +89,7 @@ var _ = Describe("ask", Ordered, func() {
 	It("tells a denial by Pod Security from a missing right: both have the code 403", func(ctx SpecContext) {
 		_, err := env.client.CoreV1().Namespaces().Patch(ctx, "asked", types.MergePatchType, []byte(`{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"restricted"}}}`), metav1.PatchOptions{})
 		Expect(err).NotTo(HaveOccurred())
-		pod := probe.Pod(newSettings().Keys, "cart")
+		pod := probe.Pod("cart")
 		Expect(unstructured.SetNestedField(pod.Object, true, "spec", "hostNetwork")).To(Succeed())
 		Eventually(ctx, func(ctx context.Context) *ask.Denial { return answer(ctx, "", asking, pod).Denial }).
 			Should(HaveValue(And(HaveField("By", ask.ByOther), HaveField("Message", ContainSubstring("PodSecurity")))))
@@ -99,7 +98,7 @@ var _ = Describe("ask", Ordered, func() {
 	})
 })
 
-func newSettings() *settings.Settings {
+func newSettings() *annotations.Settings {
 	GinkgoHelper()
 	s, err := options.New().Settings(annotations.CommonAPIServerAudiences())
 	Expect(err).NotTo(HaveOccurred())

@@ -57,7 +57,7 @@ var _ = Describe("check", Serial, Ordered, func() {
 				}
 			}
 			Expect(want).To(HaveLen(2))
-			command := webhook.NewCommand()
+			command := webhook.NewCommand(nil)
 			command.SetArgs([]string{"check", "--kubeconfig", kubeconfig, "--namespace", "shop", "--service-account", name, "--timeout", "10m"})
 			var stdout bytes.Buffer
 			command.SetOut(&stdout)

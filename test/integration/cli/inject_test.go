@@ -93,18 +93,16 @@ var _ = Describe("inject", func() {
 
 	It("takes the settings of the webhook, from flags or its file", func(ctx SpecContext) {
 		file := filepath.Join(GinkgoT().TempDir(), "config.yaml")
-		Expect(os.WriteFile(file, []byte("annotation-prefix: example.com/\ntoken-mount-path: /from/the/file\nsecure-port: 9443\n"), 0o600)).To(Succeed())
-		other := strings.ReplaceAll(manifests, "lanyard.dev/", "example.com/")
+		Expect(os.WriteFile(file, []byte("token-mount-path: /from/the/file\nsecure-port: 9443\n"), 0o600)).To(Succeed())
 		for _, test := range []struct {
-			input, path string
-			args        []string
+			path string
+			args []string
 		}{
-			{manifests, "/a/path", []string{"--token-mount-path", "/a/path"}},
-			{other, "/from/the/file", []string{"--config", file}},
-			{other, "/a/path", []string{"--config", file, "--token-mount-path", "/a/path"}},
-			{manifests, "/from/the/file", []string{"--config", file, "--annotation-prefix", "lanyard.dev/"}},
+			{"/a/path", []string{"--token-mount-path", "/a/path"}},
+			{"/from/the/file", []string{"--config", file}},
+			{"/a/path", []string{"--config", file, "--token-mount-path", "/a/path"}},
 		} {
-			code, out, errOut := lanyardAs(ctx, os.DevNull, test.input, append([]string{"inject", "-f", "-"}, test.args...)...)
+			code, out, errOut := lanyardAs(ctx, os.DevNull, manifests, append([]string{"inject", "-f", "-"}, test.args...)...)
 			Expect(errOut).To(BeEmpty())
 			Expect(code).To(Equal(command.ExitOK))
 			Expect(out).To(ContainSubstring("mountPath: "+test.path+"\n"), "%v", test.args)

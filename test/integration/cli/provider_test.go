@@ -34,12 +34,10 @@ var _ = Describe("provider test", func() {
 		text, err := os.ReadFile(filepath.Join(examples, "vault.yaml"))
 		Expect(err).NotTo(HaveOccurred())
 		file := filepath.Join(GinkgoT().TempDir(), "config.yaml")
-		settings := "annotation-prefix: example.com/\ndefault-allowed-identities: nobody\n"
+		settings := "default-allowed-identities: nobody\n"
 		Expect(os.WriteFile(file, []byte(settings+string(text)), 0o600)).To(Succeed())
 		expectOutputsAs(ctx, os.DevNull, "provider-given", command.ExitOK, BeEmpty(), "provider", "test", file,
 			"--annotation", "vault-role=loki", "--annotation", "vault-audience=bao,vault-vault-namespace=team")
-		_, out, _ := lanyardAs(ctx, os.DevNull, "", "provider", "test", file, "--annotation-prefix", "lanyard.dev/")
-		Expect(out).To(ContainSubstring("lanyard.dev/vault-role "))
 	})
 
 	DescribeTable("says what is wrong", func(ctx SpecContext, code int, text, want string, args ...string) {
@@ -53,7 +51,7 @@ var _ = Describe("provider test", func() {
 		Entry("with a provider", command.ExitFound, "providers:\n- name: aws\n  audience: a\n  parameters: [{name: b, required: true}]\n", "FILE: line 2: providers[0].name: Invalid value: \"aws\": is already a name of provider aws\n"),
 		Entry("with the form", command.ExitFound, "providers: {}\n", "FILE: line 1: cannot unmarshal !!map"),
 		Entry("with a setting", command.ExitFound, "secure-ports: 1\n", "FILE: secure-ports: unknown setting"),
-		Entry("with the value of a setting", command.ExitFound, "token-mount-path: relative\n", "FILE: --token-mount-path: "),
+		Entry("with the value of a setting", command.ExitFound, "token-mount-path: relative\n", "FILE: token-mount-path: "),
 		Entry("without providers", command.ExitFound, "v: 1\n", "FILE: the file has no providers\n"),
 		Entry("with a value", command.ExitFound, "providers: [{name: a, audience: a, parameters: [{name: b, required: true, pattern: c, example: c}]}]\n",
 			"FILE: provider a: invalid_annotation: serviceaccount \"team/app\": metadata.annotations[lanyard.dev/a-b]: Invalid value: \"d\": must match the pattern c\n", "--annotation", "a-b=d"),

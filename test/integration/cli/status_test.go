@@ -54,7 +54,10 @@ func newRolledOut(ctx context.Context, namespace string) {
 
 	// Its tokens have a lifetime of their own, so its hash differs from that of other pods.
 	expectInjected(ctx, namespace, "short", "aws")
-	template := batchv1.JobSpec{Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, Containers: newPod("", "").Spec.Containers}}}
+	annotations := map[string]string{"lanyard.dev/token-expiration-seconds": "600"}
+	template := batchv1.JobSpec{Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Annotations: annotations}, Spec: corev1.PodSpec{
+		ServiceAccountName: "short", RestartPolicy: corev1.RestartPolicyNever, Containers: newPod("", "").Spec.Containers,
+	}}}
 	cron, err := env.client.BatchV1().CronJobs(namespace).Create(ctx, &batchv1.CronJob{
 		ObjectMeta: metav1.ObjectMeta{Name: "short"},
 		Spec:       batchv1.CronJobSpec{Schedule: "0 0 1 1 *", Suspend: new(true), JobTemplate: batchv1.JobTemplateSpec{Spec: template}},
@@ -66,7 +69,7 @@ func newRolledOut(ctx context.Context, namespace string) {
 	}, metav1.CreateOptions{})
 	Expect(err).NotTo(HaveOccurred())
 	pod := newPod("short-1-current", "short")
-	pod.Annotations = map[string]string{"lanyard.dev/token-expiration-seconds": "600"}
+	pod.Annotations = annotations
 	pod.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(job, batchv1.SchemeGroupVersion.WithKind("Job"))}
 	_, err = env.client.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{})
 	Expect(err).NotTo(HaveOccurred())

@@ -32,7 +32,6 @@ import (
 	ctrlwebhook "sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
-	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/webhook"
 	"github.com/lanyard-dev/lanyard/test/support/controlplane"
 	"github.com/lanyard-dev/lanyard/test/support/decisions"
@@ -51,7 +50,7 @@ const (
   audience: example.com
   parameters:
   - {name: role, required: true, pattern: 'role/.+', example: role/loki}
-  - {name: region, default: eu}
+  - {name: region, pattern: '[a-z]+', example: eu, default: eu}
   environment:
   - {name: EXAMPLE_ROLE, value: '{role}/{region}'}
   - {name: EXAMPLE_TOKEN_FILE, value: '{token-file}', credential: true}
@@ -125,7 +124,7 @@ func configure(settings string) {
 		return
 	}
 	a := &another{manager, recording{handlers: map[string]http.Handler{}}}
-	Expect(webhook.AddToManager(a, webhook.Options{Settings: annotations.Options{Config: []byte(settings)}, Registerer: prometheus.NewRegistry()})).To(Succeed())
+	Expect(webhook.AddToManager(a, webhook.Options{Config: []byte(settings), Registerer: prometheus.NewRegistry()})).To(Succeed())
 	inPlace.Store(&a.server.handlers)
 	DeferCleanup(func() { inPlace.Store(nil) })
 }
@@ -150,7 +149,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 		WebhookServer: switching{webhook.NewServer(ctrlwebhook.Options{Host: "127.0.0.1", Port: port, CertDir: dir})},
 	})
 	Expect(err).NotTo(HaveOccurred())
-	Expect(webhook.AddToManager(mgr, webhook.Options{Settings: annotations.Options{Config: []byte(config)}})).To(Succeed())
+	Expect(webhook.AddToManager(mgr, webhook.Options{Config: []byte(config)})).To(Succeed())
 	manager = mgr
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	ended := make(chan error, 1)
@@ -282,7 +281,7 @@ var _ = Describe("Embedded in a manager, Lanyard", func() {
 	DescribeTable("denies a configuration file", func(config, want string) {
 		mgr, err := ctrl.NewManager(&rest.Config{}, ctrl.Options{Metrics: server.Options{BindAddress: "0"}})
 		Expect(err).NotTo(HaveOccurred())
-		err = webhook.AddToManager(mgr, webhook.Options{Settings: annotations.Options{Config: []byte(config)}, Registerer: prometheus.NewRegistry()})
+		err = webhook.AddToManager(mgr, webhook.Options{Config: []byte(config), Registerer: prometheus.NewRegistry()})
 		Expect(err).To(MatchError(HavePrefix("add Lanyard to the manager: " + want)))
 	},
 		Entry("with a mistake in a provider", "providers:\n- {name: aws, audience: a, parameters: [{name: b, required: true}]}\n", "config: line 2: providers[0].name: "),

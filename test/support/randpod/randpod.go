@@ -10,17 +10,25 @@ package randpod
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 )
 
-// MountPath is the token mount path. Some containers have a mount there.
-const MountPath = "/var/run/secrets/lanyard.dev/serviceaccount"
+// MountPath is the token mount path. Some containers have a mount there, below it, above it,
+// or at OtherPath, which is the same place in most images.
+const (
+	MountPath = "/var/run/secrets/lanyard.dev/serviceaccount"
+	OtherPath = "/run/secrets/lanyard.dev/serviceaccount"
+)
+
+// AbovePaths are above MountPath.
+var AbovePaths = []string{"/var/run/secrets/lanyard.dev", "/run/secrets/lanyard.dev/", "/var/run/secrets", "/run"}
 
 // variables are names that the rules depend on, and some others.
 var variables = []string{
-	"AWS_ROLE_ARN", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_ACCESS_KEY_ID", "AWS_ROLE_SESSION_NAME", "AWS_PROFILE", "AWS_CONFIG_FILE",
-	"AZURE_CLIENT_ID", "AZURE_TENANT_ID", "AZURE_CLIENT_SECRET", "AZURE_AUTHORITY_HOST",
-	"GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_CLOUD_PROJECT", "LANYARD_TOKEN_FILE",
+	"AWS_ROLE_ARN", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_ACCESS_KEY_ID", "AWS_ROLE_SESSION_NAME", "AWS_PROFILE", "AWS_DEFAULT_PROFILE", "AWS_CONFIG_FILE",
+	"AZURE_CLIENT_ID", "AZURE_TENANT_ID", "AZURE_CLIENT_SECRET", "AZURE_TOKEN_CREDENTIALS", "AZURE_AUTHORITY_HOST",
+	"GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_CLOUD_PROJECT", "GCLOUD_PROJECT", "LANYARD_TOKEN_FILE",
 	"HOME", "PATH_TO", "LOG_LEVEL",
 }
 
@@ -109,6 +117,18 @@ func (g generator) volumes() []any {
 		}})
 	}
 	if g.r.IntN(4) == 0 {
+		switch g.r.IntN(4) {
+		case 0:
+			add("config", "secret", map[string]any{"secretName": "config"})
+		case 1:
+			add("config", "configMap", map[string]any{"name": "config"})
+		case 2:
+			add("config", "csi", map[string]any{"driver": "config.example.com", "readOnly": g.maybe()})
+		default:
+			add("config", "hostPath", map[string]any{"path": "/config"})
+		}
+	}
+	if g.r.IntN(4) == 0 {
 		add("bound-sa-token", "projected", map[string]any{"defaultMode": 420, "sources": []any{
 			map[string]any{"serviceAccountToken": map[string]any{"audience": "openshift", "expirationSeconds": 3600, "path": "token"}},
 		}})
@@ -133,14 +153,21 @@ func (g generator) container(name string, volumes []any) map[string]any {
 		return c
 	}
 	mounts := []any{}
+	others := slices.Concat(AbovePaths, []string{OtherPath}) // each one once
 	for i, volume := range volumes {
 		path := fmt.Sprintf("/mnt/%d", i)
 		if i == len(volumes)-1 && g.r.IntN(4) == 0 {
 			path = MountPath + []string{"", "/", "/below"}[g.r.IntN(3)]
+		} else if g.r.IntN(8) == 0 {
+			at := g.r.IntN(len(others))
+			path = others[at]
+			others = slices.Delete(others, at, at+1)
 		}
-		mounts = append(mounts, map[string]any{
-			"name": volume.(map[string]any)["name"], "mountPath": path, "futureMount": 1,
-		})
+		mount := map[string]any{"name": volume.(map[string]any)["name"], "mountPath": path, "futureMount": 1}
+		if g.r.IntN(8) == 0 {
+			mount["readOnly"] = g.maybe()
+		}
+		mounts = append(mounts, mount)
 	}
 	c["volumeMounts"] = mounts
 	return c

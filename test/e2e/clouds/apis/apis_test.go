@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"github.com/lanyard-dev/lanyard/internal/cli/cloud"
-	"github.com/lanyard-dev/lanyard/internal/provider"
 	"github.com/lanyard-dev/lanyard/internal/settings"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/test/e2e/clouds/emulator"
 	"github.com/lanyard-dev/lanyard/test/e2e/clouds/issuer/issuertest"
 	"github.com/lanyard-dev/lanyard/test/e2e/clouds/journal"
@@ -71,7 +71,7 @@ func registered(t *testing.T, name, claim string) string {
 		t.Fatal(err)
 	}
 	definition := parsed.Providers[0]
-	token := cloud.Token{Issuer: issuertest.URL, Namespace: "shop", ServiceAccount: "cart", Audience: definition.DefaultAudience, Values: provider.Values{"user": "APP", "service-account-id": "sa-1"}}
+	token := cloud.Token{Issuer: issuertest.URL, Namespace: "shop", ServiceAccount: "cart", Audience: definition.DefaultAudience, Values: annotations.Values{"user": "APP", "service-account-id": "sa-1"}}
 	trusted, err := cloud.NewCustom(&token, definition)
 	if err != nil {
 		t.Fatal(err)

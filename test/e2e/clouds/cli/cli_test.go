@@ -23,9 +23,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lanyard-dev/lanyard/internal/annotations"
 	"github.com/lanyard-dev/lanyard/internal/cli/cloud"
 	"github.com/lanyard-dev/lanyard/internal/provider"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/test/e2e/clouds/emulator"
 	"github.com/lanyard-dev/lanyard/test/e2e/clouds/issuer/issuertest"
 	"github.com/lanyard-dev/lanyard/test/e2e/clouds/journal/journaltest"
@@ -60,34 +60,32 @@ var clouds = map[string]struct {
 }
 
 // identityOf returns what annotations ask for.
-func identityOf(t *testing.T, values map[string]string) *provider.Identity {
+func identityOf(t *testing.T, values map[string]string) *annotations.Identity {
 	t.Helper()
-	keys, err := annotations.NewKeys(annotations.DefaultPrefix, provider.Builtin())
+	s, err := annotations.NewSettings(provider.Builtin())
 	if err != nil {
 		t.Fatal(err)
 	}
 	all := map[string]string{}
 	for name, value := range values {
-		all[keys.Prefix+name] = value
+		all[annotations.Prefix+name] = value
 	}
-	identity, errs := annotations.ParseServiceAccount(&keys, all, &annotations.Defaults{
-		Parameters: map[string]string{"azure-authority-host": "https://login.microsoftonline.com/"},
-	})
-	if len(errs) > 0 || len(identity.Providers) != 1 {
-		t.Fatalf("got %+v and %v, want one identity", identity, errs)
+	account, errs := s.ParseServiceAccount("shop", "cart", all)
+	if len(errs) > 0 || len(account.Identities) != 1 {
+		t.Fatalf("got %+v and %v, want one identity", account, errs)
 	}
-	return &identity.Providers[0]
+	return &account.Identities[0]
 }
 
 // trustOf returns the emulators' trust file with what package trust returns for the
 // identity.
-func trustOf(t *testing.T, identity *provider.Identity, token cloud.Token) emulated.Trust {
+func trustOf(t *testing.T, identity *annotations.Identity, token cloud.Token) emulated.Trust {
 	t.Helper()
 	token.Values = identity.Values
-	trust, err := cloud.NewTrust(identity.Definition.Name, &token)
+	trust, err := cloud.NewTrust(identity.Provider.Name, &token)
 	parts := partsOf(t, err, trust)
 	var file string
-	switch identity.Definition.Name {
+	switch identity.Provider.Name {
 	case "aws":
 		file = fmt.Sprintf(`{"aws": {"openIDConnectProviders": [%s], "roles": [%s]}}`, parts["openIDConnectProvider"], parts["role"])
 	case "azure":
@@ -196,10 +194,10 @@ func (r *recorder) credentials() []string {
 }
 
 // present exchanges a token with the claims.
-func (f *fixture) present(t *testing.T, identity *provider.Identity, claims map[string]any) *cloud.Answer {
+func (f *fixture) present(t *testing.T, identity *annotations.Identity, claims map[string]any) *cloud.Answer {
 	t.Helper()
-	injection := provider.NewInjection([]provider.Identity{*identity}, &provider.Subject{
-		Namespace: "shop", ServiceAccount: "cart", MountPath: provider.DefaultTokenMountPath, TokenExpirationSeconds: 3600,
+	injection := provider.NewInjection([]annotations.Identity{*identity}, &provider.Subject{
+		Namespace: "shop", ServiceAccount: "cart", MountPath: annotations.DefaultTokenMountPath, TokenExpirationSeconds: 3600,
 	})
 	token := f.key.Sign(t, issuertest.Claims(identity.Audience, claims))
 	p := &injection.Providers[0]

@@ -93,6 +93,7 @@ var changing = []struct {
 	// The line is not wrapped, so it may have another length.
 	{regexp.MustCompile(`dial tcp [0-9.]+:(8?443)`), "dial tcp 10.96.0.10:$1"},
 	{regexp.MustCompile(`lanyard-check-[a-z0-9]{5}\b`), "lanyard-check-abcde"},
+	{regexp.MustCompile(`([Pp]ods? "[a-z0-9-]+)-[a-z0-9]{5}" is`), `$1-abcde" is`},
 	{regexp.MustCompile(`Kubernetes is v1\.\d+\.\d+\S*`), "Kubernetes is v1.36.3"},
 	{regexp.MustCompile(`\b[A-Za-z0-9_-]{43}( \(|\b)`), "Zt5rNQ0W8hXoU1v2kYcJp4LmEiGdSbAf7T9HxRqVwKc$1"},
 	{regexp.MustCompile(`("[nxy]": ?)"[A-Za-z0-9_-]{43,}"`), `$1"..."`},

@@ -57,7 +57,7 @@ type workload40 struct {
 	Has         string             `json:"has"`
 	Beside      string             `json:"beside"`
 	Gets        string             `json:"gets"`
-	Verify      string             `json:"verify"`
+	Status      string             `json:"status"`
 
 	peer string
 	of   *peer40
@@ -84,8 +84,8 @@ func (w *workload40) kind() string      { return cmp.Or(w.Kind, "Deployment") }
 func (w *workload40) gets() string      { return cmp.Or(w.Gets, w.Has) }
 
 func (w *workload40) beside() string {
-	if w.Verify == "gains" {
-		return cmp.Or(w.Beside, w.Gets)
+	if w.Has == "none" {
+		return cmp.Or(w.Beside, w.gets())
 	}
 	return cmp.Or(w.Beside, w.Has)
 }
@@ -227,7 +227,7 @@ func restart(ctx context.Context, t *tools) {
 	GinkgoHelper()
 	names := map[string][]string{}
 	for _, w := range readTable() {
-		if w.Verify != "denied" && slices.Contains([]string{"Deployment", "StatefulSet", "DaemonSet"}, w.kind()) {
+		if w.Status != "unknown" && slices.Contains([]string{"Deployment", "StatefulSet", "DaemonSet"}, w.kind()) {
 			names[w.namespace()] = append(names[w.namespace()], strings.ToLower(w.kind())+"/"+w.Name)
 		}
 	}

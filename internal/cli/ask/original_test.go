@@ -1,0 +1,91 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package ask_test
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	"github.com/lanyard-dev/lanyard/internal/cli/ask"
+	"github.com/lanyard-dev/lanyard/internal/settings"
+)
+
+func TestTheOriginalOfAPod(t *testing.T) {
+	t.Parallel()
+	s, err := settings.Load(nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct{ pod, want string }{
+		"an injected pod": {`
+metadata:
+  name: cart
+  uid: x
+  labels: {app: cart}
+  annotations: {lanyard.dev/injected: "aws,gcp", lanyard.dev/gcp-credentials: "{}", lanyard.dev/skip-containers: proxy, own: x}
+spec:
+  serviceAccountName: cart
+  volumes:
+  - {name: data}
+  - {name: bound-sa-token, projected: {defaultMode: 420, sources: [{serviceAccountToken: {audience: sts.amazonaws.com, path: aws/token}}]}}
+  initContainers: [{name: proxy, volumeMounts: [{name: data}]}]
+  containers:
+  - {name: main, env: [{name: A, value: b}, {name: AWS_ROLE_ARN, value: "arn:aws:iam::111122223333:role/cart"}, {name: AWS_WEB_IDENTITY_TOKEN_FILE, value: /lanyard/aws/token}, {name: AWS_STS_REGIONAL_ENDPOINTS, value: regional}], volumeMounts: [{name: data}, {name: bound-sa-token, mountPath: /lanyard, readOnly: true}]}
+  ephemeralContainers: [{name: debugger}]
+status: {phase: Running}`, `
+metadata:
+  generateName: cart-
+  labels: {app: cart}
+  annotations: {lanyard.dev/skip-containers: proxy, own: x}
+spec:
+  serviceAccountName: cart
+  volumes: [{name: data}]
+  initContainers: [{name: proxy, volumeMounts: [{name: data}]}]
+  containers:
+  - {name: main, env: [{name: A, value: b}], volumeMounts: [{name: data}]}`},
+		"another pod keeps its variables": {`
+metadata: {name: cart}
+spec: {volumes: [{name: bound-sa-token}], containers: [{name: main, env: [{name: AWS_ROLE_ARN, value: x}]}]}`, `
+metadata: {generateName: cart-}
+spec: {volumes: [{name: bound-sa-token}], containers: [{name: main, env: [{name: AWS_ROLE_ARN, value: x}]}]}`},
+		"a pod of another webhook loses its token": {`
+metadata: {name: cart}
+spec:
+  volumes:
+  - {name: aws-iam-token, projected: {defaultMode: 420, sources: [{serviceAccountToken: {audience: sts.amazonaws.com, path: token}}]}}
+  - {name: data}
+  containers:
+  - {name: main, env: [{name: A, value: b}, {name: AWS_ROLE_ARN, value: "arn:aws:iam::111122223333:role/cart"}, {name: AWS_WEB_IDENTITY_TOKEN_FILE, value: /var/run/secrets/eks.amazonaws.com/serviceaccount/token}], volumeMounts: [{name: data}, {name: aws-iam-token, mountPath: /var/run/secrets/eks.amazonaws.com/serviceaccount, readOnly: true}]}`, `
+metadata: {generateName: cart-}
+spec:
+  volumes: [{name: data}]
+  containers:
+  - {name: main, env: [{name: A, value: b}], volumeMounts: [{name: data}]}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var pod, want unstructured.Unstructured
+			for text, into := range map[string]*unstructured.Unstructured{test.pod: &pod, test.want: &want} {
+				if err := yaml.Unmarshal([]byte(text), &into.Object); err != nil {
+					t.Fatal(err)
+				}
+			}
+			text, err := json.Marshal(pod.Object)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := ask.Original(text, s, false, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(want.Object, got.Object); diff != "" {
+				t.Errorf("pod (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

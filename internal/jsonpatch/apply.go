@@ -1,0 +1,27 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package jsonpatch
+
+import (
+	"fmt"
+
+	evanphx "github.com/evanphx/json-patch/v5"
+)
+
+// Apply returns the JSON of an object after a patch; nil is no patch.
+func Apply(object, patch []byte) ([]byte, error) {
+	if len(patch) == 0 {
+		return object, nil
+	}
+	options := evanphx.NewApplyOptions()
+	options.EscapeHTML = false
+	operations, err := evanphx.DecodePatch(patch)
+	if err == nil {
+		object, err = operations.ApplyWithOptions(object, options)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("apply the patch: %w", err)
+	}
+	return object, nil
+}

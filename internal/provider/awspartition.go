@@ -1,0 +1,64 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package provider
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
+)
+
+// AWSPartition is a partition of AWS, as in the file partitions.json of the AWS SDKs, with
+// which a test in test/e2e/sdk/go compares AWSPartitions.
+type AWSPartition struct {
+	// Name is part of each ARN, such as aws-cn.
+	Name string
+	// Domain is the end of the names of the endpoints, such as amazonaws.com.cn.
+	Domain string
+	// RegionStart is the start of the names of the partition's regions, such as cn-; empty for
+	// the partition aws, to which all other regions belong.
+	RegionStart string
+}
+
+// AWSPartitions returns the partitions, aws first.
+func AWSPartitions() []AWSPartition {
+	return []AWSPartition{
+		{"aws", "amazonaws.com", ""},
+		{"aws-cn", "amazonaws.com.cn", "cn-"},
+		{"aws-eusc", "amazonaws.eu", "eusc-"},
+		{"aws-iso", "c2s.ic.gov", "us-iso-"},
+		{"aws-iso-b", "sc2s.sgov.gov", "us-isob-"},
+		{"aws-iso-e", "cloud.adc-e.uk", "eu-isoe-"},
+		{"aws-iso-f", "csp.hci.ic.gov", "us-isof-"},
+		{"aws-us-gov", "amazonaws.com", "us-gov-"},
+	}
+}
+
+// AWSPartitionOf returns the name of the partition that a region belongs to.
+func AWSPartitionOf(region string) string {
+	all := AWSPartitions()
+	i := slices.IndexFunc(all, func(p AWSPartition) bool { return p.RegionStart != "" && strings.HasPrefix(region, p.RegionStart) })
+	return all[max(i, 0)].Name
+}
+
+// awsDoubt compares the partition of the role with the region. A token for a role of one
+// partition is not accepted in another, and only the partition aws has an endpoint without a
+// region. Nothing is known of a partition that is newer than Lanyard.
+func awsDoubt(v annotations.Values) (parameter, why string) {
+	parts := strings.SplitN(v["role-arn"], ":", 3)
+	if len(parts) < 3 {
+		return "", "" // a token without a role
+	}
+	partition, region := parts[1], v["region"]
+	known := slices.ContainsFunc(AWSPartitions(), func(p AWSPartition) bool { return p.Name == partition })
+	switch {
+	case region == "" && partition != "aws":
+		return "region", fmt.Sprintf("the role belongs to the partition %s, which has no endpoint without a region, so SDKs cannot exchange the token: set a region of the partition", partition)
+	case region != "" && known && AWSPartitionOf(region) != partition:
+		return "region", fmt.Sprintf("the region %s belongs to the partition %s and the role to %s, so SDKs cannot exchange the token: set a region of the role's partition", region, AWSPartitionOf(region), partition)
+	}
+	return "", ""
+}

@@ -1,0 +1,43 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package texts
+
+// maxDistinct is how many bytes of two names are compared. Names of containers and the
+// keys of annotations without a prefix have at most 63.
+const maxDistinct = 64
+
+// Nearest returns the first of the names that are nearest to a mistyped one, or "" if not
+// even half of a name is the same.
+func Nearest(mistyped string, names []string) string {
+	mistyped = mistyped[:min(len(mistyped), maxDistinct)]
+	nearest, least := "", len(mistyped)/2+1
+	for _, name := range names {
+		if d := distance(mistyped, name[:min(len(name), maxDistinct)]); d < least {
+			nearest, least = name, d
+		}
+	}
+	return nearest
+}
+
+// distance returns how many bytes must be inserted, removed or replaced to make b of a
+// (Levenshtein). It takes time in proportion to the product of the lengths.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1) // the distances of a[:i] to each b[:j]
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			replaced := diagonal
+			if a[i] != b[j] {
+				replaced++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(replaced, row[j+1]+1, row[j]+1)
+		}
+	}
+	return row[len(b)]
+}

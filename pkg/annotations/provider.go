@@ -1,0 +1,503 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package annotations
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/lanyard-dev/lanyard/internal/texts"
+)
+
+// Provider describes a receiver of tokens, such as a cloud: the annotations with which a
+// ServiceAccount asks for an identity, and what a pod gets for it. Custom providers of the
+// configuration file have the same form as the built-in ones.
+type Provider struct {
+	// Name starts the provider's annotation keys and flags. The annotation
+	// "injected" and the metrics show it.
+	Name string
+	// Parameters are set by a ServiceAccount or the cluster for an identity.
+	// A provider in which no parameter asks for an identity is plain: a ServiceAccount
+	// asks for it by the annotation "audience", if it asks for no other provider.
+	Parameters []Parameter
+	// PrincipalParameters lists parameters. The value of the first one that is set is the name
+	// of the identity. If none is set, the audience is.
+	PrincipalParameters []string
+	// DefaultAudience is the audience of a token if neither the ServiceAccount nor
+	// the cluster sets one. It is a template.
+	DefaultAudience string
+	// MaxAudienceBytes is the longest audience that the provider accepts.
+	MaxAudienceBytes int
+	// MinExpirationSeconds is the shortest lifetime of a token that the provider's
+	// SDKs can use. Zero stands for the minimum of Kubernetes.
+	MinExpirationSeconds int64
+	// TokenPath is the path of the token, relative to the volume.
+	TokenPath string
+	// CopyVolume is the name of the volume with a copy of the token, for a
+	// ServiceAccount that sets TokenPathParameter; empty without such a parameter. Other
+	// webhooks use this name for a volume at such a path: they find their own volume by
+	// its name.
+	CopyVolume string
+	// CredentialFile is a second file in the volume; nil for none.
+	CredentialFile *CredentialFile
+	// Profiles lets a ServiceAccount have several identities; nil for one only.
+	Profiles *Profiles
+	// Variables are set in each container, in this order.
+	Variables []Variable
+	// Shadows are variables that some of the provider's SDKs prefer to the injected
+	// identity.
+	Shadows []Shadow
+	// Synonyms are variables that SDKs read in place of the variables of a Group, by the name
+	// of the group. A container that sets one of them gets none of the group.
+	Synonyms map[string][]string
+	// Doubt, if set, returns why SDKs cannot use an identity with these values, and the
+	// parameter that it is about; "" if they can.
+	Doubt func(Values) (parameter, why string)
+	// TokenAlone reports whether a ServiceAccount can ask for the token without an
+	// identity, by the annotation "tokens". The variables without a value of an
+	// identity then make sense by themselves.
+	TokenAlone bool
+	// TokenAloneNeeds, if set, names the variable with the identity. SDKs fail if they find the
+	// provider's other variables without it. So a ServiceAccount that asks for the token alone
+	// gives them only to containers that set this one themselves.
+	TokenAloneNeeds string
+	// Derive, if set, adds the values that follow from others.
+	Derive func(Values)
+	// Trust is the text of a custom provider about its trust configuration: a template with
+	// TrustValues. Only the command line shows it.
+	Trust string
+}
+
+// TrustKeysFile is the value in Trust that names the file with the public keys of the
+// cluster. It is not set if the provider can read the issuer.
+const TrustKeysFile = "keys-file"
+
+// TrustHas reports whether Trust has the value.
+func (d *Provider) TrustHas(name string) bool { return strings.Contains(d.Trust, "{"+name+"}") }
+
+// TrustValues returns the names of the values that Trust may have.
+func (d *Provider) TrustValues() []string {
+	names := []string{"issuer", "audience", "subject", TrustKeysFile, "namespace", "serviceaccount"}
+	for i := range d.Parameters {
+		names = append(names, d.Parameters[i].Name)
+	}
+	return names
+}
+
+// Key returns the annotation key of a parameter without the prefix. The provider's
+// audience has a key too: Key("audience"). A plain provider has the ServiceAccount's.
+func (d *Provider) Key(parameter string) string {
+	if d.Plain() {
+		return parameter
+	}
+	return d.Name + "-" + parameter
+}
+
+// Keys lists the annotation keys, without the prefix, that a ServiceAccount may have for
+// the provider: of the parameters, then of the audience, unless the provider is plain. The
+// keys of profiles are not there.
+func (d *Provider) Keys() []string {
+	keys := make([]string, 0, len(d.Parameters)+1)
+	for i := range d.Parameters {
+		if p := &d.Parameters[i]; !p.ClusterOnly {
+			keys = append(keys, d.Key(p.Name))
+		}
+	}
+	if d.Plain() {
+		return keys // the audience is the ServiceAccount's
+	}
+	return append(keys, d.Key("audience"))
+}
+
+// ProfileKeys returns the starts of the annotation keys of profiles, without the prefix. The
+// name of the profile follows.
+func (d *Provider) ProfileKeys() []string {
+	if d.Profiles == nil {
+		return nil
+	}
+	return []string{d.Key(d.Profiles.Parameter) + ".", d.Key(d.Profiles.Source) + "."}
+}
+
+// IdentityKeys lists the keys, without the prefix, that ask for an identity of the provider.
+func (d *Provider) IdentityKeys() []string {
+	if d.Plain() {
+		return []string{"audience"}
+	}
+	return slices.DeleteFunc(d.Keys(), func(key string) bool { return !d.Identifies(key) })
+}
+
+// AsksBy returns what a ServiceAccount must have to ask for an identity of the provider, for a
+// message.
+func (d *Provider) AsksBy() string {
+	if d.Plain() {
+		return Audience + " as the only identity"
+	}
+	return strings.Join(full(d.IdentityKeys()), " or ")
+}
+
+// Identifies reports whether an annotation key, without the prefix, asks for an identity
+// of the provider.
+func (d *Provider) Identifies(key string) bool {
+	return d.Plain() && key == "audience" ||
+		slices.ContainsFunc(d.Parameters, func(p Parameter) bool { return p.Identity && key == d.Key(p.Name) })
+}
+
+// OwnsKey reports whether an annotation key, without the prefix, is one of Keys or of a
+// profile.
+func (d *Provider) OwnsKey(key string) bool {
+	if d.Plain() {
+		return slices.Contains(d.Keys(), key)
+	}
+	name, found := strings.CutPrefix(key, d.Key(""))
+	if !found {
+		return false
+	}
+	if parameter, _, ofProfile := strings.Cut(name, "."); ofProfile {
+		return d.Profiles != nil && (parameter == d.Profiles.Parameter || parameter == d.Profiles.Source)
+	}
+	return name == "audience" || slices.ContainsFunc(d.Parameters, func(p Parameter) bool { return p.Name == name && !p.ClusterOnly })
+}
+
+// Parameter is one thing to know about an identity, such as a role or a region.
+// Its annotation key is PREFIX/PROVIDER-NAME.
+type Parameter struct {
+	// Name is the part of the annotation key after the provider's name.
+	Name string
+	// Identity reports whether a ServiceAccount with this annotation asks for an
+	// identity of the provider.
+	Identity bool
+	// Required reports whether an identity needs a value.
+	Required bool
+	// ClusterOnly reports whether only the cluster sets it, and not an annotation.
+	ClusterOnly bool
+	// Allowed reports whether a namespace's allowed-identities is compared with the value,
+	// in addition to the name of the identity.
+	Allowed bool
+	// Example is a valid value; empty for a parameter without an example.
+	Example string
+	// MaxBytes is the length of the longest value.
+	MaxBytes int
+	// Grammar is the grammar of the values.
+	Grammar Grammar
+	// Parse replaces Grammar, if set: it checks a value and returns its canonical spelling.
+	// Its error completes the sentence "VALUE ...", as in "must be a GUID". Policies of the
+	// API server cannot have such a parameter, unless only the cluster sets it.
+	Parse func(value string) (string, error)
+	// Expand, if set, returns the full form of a short value, such as the ARN of a
+	// role for its name, and every other value as it is. cluster returns the values
+	// of the parameters that only the cluster sets.
+	Expand func(value string, cluster func(parameter string) string) string
+	// Template reports whether the cluster's default may have NamespaceVariable and
+	// ServiceAccountVariable. See ReadTemplate.
+	Template bool
+	// Flag names the flag that sets the cluster's default, and Usage describes
+	// it. Without a flag the cluster has no default.
+	Flag, Usage string
+	// Default is the flag's own default.
+	Default string
+}
+
+// Read checks the length and the grammar of a value, whether it is from an
+// annotation or a flag, and returns its canonical spelling.
+func (p *Parameter) Read(value string) (string, error) {
+	if len(value) > p.MaxBytes {
+		return "", fmt.Errorf("must have at most %d bytes", p.MaxBytes)
+	}
+	if p.Parse != nil {
+		return p.Parse(value)
+	}
+	return p.Grammar.parse(value)
+}
+
+// Grammar is the form of a parameter's values. It is data, so that the policies of the API
+// server can have the same grammar as an expression.
+type Grammar struct {
+	// Prefixes may be in front of a value. They are not part of its canonical spelling.
+	Prefixes []string
+	// Checks are made in order, with the value without its prefix.
+	Checks []Check
+	// LowerGUIDs reports whether a GUID has lower case in the canonical spelling, so that one
+	// identity has one spelling.
+	LowerGUIDs bool
+}
+
+// Check is one condition for a value.
+type Check struct {
+	// AnyOf are patterns for the whole value. One of them must match.
+	AnyOf []*regexp.Regexp
+	// NoneOf are patterns for a part of the value. None of them may match.
+	NoneOf []*regexp.Regexp
+	// Want completes the sentence "VALUE ...", as in "must be a GUID".
+	Want string
+}
+
+// Matching returns the grammar of the values that match the pattern. want completes the
+// sentence "VALUE ...".
+func Matching(pattern *regexp.Regexp, want string) Grammar {
+	return Grammar{Checks: []Check{{AnyOf: []*regexp.Regexp{pattern}, Want: want}}}
+}
+
+func (g *Grammar) parse(value string) (string, error) {
+	for _, prefix := range g.Prefixes {
+		if rest, found := strings.CutPrefix(value, prefix); found {
+			value = rest
+			break
+		}
+	}
+	for i := range g.Checks {
+		if !g.Checks[i].accepts(value) {
+			return "", errors.New(g.Checks[i].Want)
+		}
+	}
+	if g.LowerGUIDs && texts.IsGUID(value) {
+		value = strings.ToLower(value)
+	}
+	return value, nil
+}
+
+func (c *Check) accepts(value string) bool {
+	matches := func(pattern *regexp.Regexp) bool { return pattern.MatchString(value) }
+	return slices.ContainsFunc(c.AnyOf, matches) && !slices.ContainsFunc(c.NoneOf, matches)
+}
+
+// HasDefault reports whether the annotation "default" stands for the value of the cluster,
+// which is cluster.
+func (p *Parameter) HasDefault(cluster string) bool {
+	return p.Identity && (p.Flag != "" || cluster != "")
+}
+
+// Missing is the mistake of a Required parameter without a value.
+func (p *Parameter) Missing() string {
+	if p.Flag == "" {
+		return "the cluster has no default"
+	}
+	return "the cluster has no default: --" + p.Flag + " is not set"
+}
+
+// Variables of a cluster's default. They stand for the names of the ServiceAccount
+// and its namespace.
+const (
+	NamespaceVariable      = "{namespace}"
+	ServiceAccountVariable = "{serviceaccount}"
+)
+
+// ExpandNames replaces the variables of a cluster's default.
+func ExpandNames(template, namespace, serviceAccount string) string {
+	if !strings.Contains(template, "{") { // as most defaults: a Replacer takes longer
+		return template
+	}
+	return strings.NewReplacer(NamespaceVariable, namespace, ServiceAccountVariable, serviceAccount).Replace(template)
+}
+
+// ReadTemplate checks a cluster's default that may have variables, and returns it
+// with them. Two ServiceAccounts must not get the same value by the way their names
+// are joined: "a-b" and "c" would be the same as "a" and "b-c".
+func (p *Parameter) ReadTemplate(template string) (string, error) {
+	value := ExpandNames(template, "namespace", "serviceaccount")
+	read, err := p.Read(value)
+	switch {
+	case err != nil:
+		return "", err
+	case strings.ContainsAny(value, "{}"):
+		return "", fmt.Errorf("must have no braces except in %s and %s", NamespaceVariable, ServiceAccountVariable)
+	case joinsNames.MatchString(template):
+		return "", fmt.Errorf("must have a character other than a-z, 0-9 and - between %s and %s, so that no two ServiceAccounts have the same value", NamespaceVariable, ServiceAccountVariable)
+	case value == template:
+		return read, nil // in its one spelling
+	}
+	return template, nil
+}
+
+// joinsNames matches two variables that are separated only by characters that both
+// names may have. The name of a namespace has no dot.
+var joinsNames = regexp.MustCompile(`\{(namespace|serviceaccount)\}[a-z0-9-]*\{(namespace|serviceaccount)\}`)
+
+// CredentialFile is a file in the volume. Its content is an annotation of the
+// pod, which the volume projects through the downward API.
+type CredentialFile struct {
+	// Annotation is the annotation key without the prefix.
+	Annotation string
+	// Path is relative to the volume.
+	Path string
+	// Content returns the text of the file, or "" for no file.
+	Content func(Values, []Profile) string
+	// Read returns the values in the text of a file that is Content for one identity, or that
+	// another program wrote for the same SDKs, with the path of the token as token-file; nil if
+	// there are none. It is nil for a file that has no identity by itself.
+	Read func(text string) Values
+}
+
+// Shadow is a variable that SDKs prefer to the injected identity.
+type Shadow struct {
+	// Name is the variable's name.
+	Name string
+	// Unless lists the values with which the variable does no harm.
+	Unless []string
+}
+
+// Harms reports whether a container that sets the variable to this value, or derives the value
+// from elsewhere, may not use the injected identity.
+func (s *Shadow) Harms(value string, derived bool) bool {
+	return derived || !slices.Contains(s.Unless, value)
+}
+
+// Variable is an environment variable of a container.
+type Variable struct {
+	// Name is the variable's name.
+	Name string
+	// Value is a template. If one of the values in it is empty, the variable is
+	// left out.
+	Value string
+	// Credential reports whether the variable points to a token or a credential
+	// file. A container that points it somewhere else has its own credential.
+	Credential bool
+	// Group, if set, names variables that go together: a container that sets one
+	// of them gets none of the others.
+	Group string
+	// Direct reports whether the variable is about the ServiceAccount's own identity,
+	// which SDKs may prefer to a profile. With profiles, a container that selects one
+	// does not get it.
+	Direct bool
+	// Profiles reports whether the variable points to the file with the profiles.
+	Profiles bool
+	// PodName, if set, names a parameter that asks for the name of the pod in place of
+	// Value. NewInjection clears it if the parameter has no value. A pod whose name is not
+	// PodNameFits has Value.
+	PodName string
+}
+
+// IsOwnCredential reports whether a container that sets the variable to this value, or derives
+// the value from elsewhere, has a credential of its own. want is Lanyard's value, and copied is
+// the path of the copy of the token, or "".
+func (v *Variable) IsOwnCredential(value []byte, derived bool, want, copied string) bool {
+	return v.Credential && (derived || len(value) == 0 || string(value) != want && string(value) != copied)
+}
+
+// Plain reports whether no parameter of the provider asks for an identity: it only hands out a
+// token with the audience that the ServiceAccount names.
+func (d *Provider) Plain() bool {
+	return !slices.ContainsFunc(d.Parameters, func(p Parameter) bool { return p.Identity })
+}
+
+// Values are the values of an identity by the names of the parameters. When
+// templates are expanded there are also:
+//
+//	namespace, serviceaccount   names of the pod's ServiceAccount
+//	token-file, credential-file absolute paths, as a container sees them; the second
+//	                            one is empty if there is no file
+type Values map[string]string
+
+// placeholder is the name of a value in braces.
+var placeholder = regexp.MustCompile(`\{[a-z0-9-]+\}`)
+
+// Expand fills in a template. It reports false if a value in it is empty.
+func (v Values) Expand(template string) (text string, complete bool) {
+	complete = true
+	text = placeholder.ReplaceAllStringFunc(template, func(name string) string {
+		value := v[strings.Trim(name, "{}")]
+		complete = complete && value != ""
+		return value
+	})
+	return text, complete
+}
+
+// Identity is a ServiceAccount's identity at one provider, complete and valid.
+type Identity struct {
+	// Provider is the provider.
+	Provider *Provider
+	// Values has the values of the parameters that are set, the cluster's defaults
+	// included.
+	Values Values
+	// Profiles are further identities, sorted by name.
+	Profiles []Profile
+	// Audience is the audience of the token, never empty.
+	Audience string
+	// TokenAlone reports whether the ServiceAccount asks for the token, but for no
+	// identity: the program brings its own.
+	TokenAlone bool
+}
+
+// AppendPrincipals appends the names of the identity and of its profiles, and the values
+// of the parameters that are Allowed. A namespace's allowed-identities is compared with
+// all of them.
+func (i *Identity) AppendPrincipals(names []string) []string {
+	names = append(names, i.Principal())
+	for j := range i.Profiles {
+		names = append(names, i.Profiles[j].Identity)
+	}
+	for j := range i.Provider.Parameters {
+		if p := &i.Provider.Parameters[j]; p.Allowed && i.Values[p.Name] != "" {
+			names = append(names, i.Values[p.Name])
+		}
+	}
+	return names
+}
+
+// Principal returns the name of the identity: a role, a client ID, an e-mail, or
+// "tokens:" and the provider's name for a token without an identity.
+func (i *Identity) Principal() string {
+	if i.TokenAlone {
+		return "tokens:" + i.Provider.Name
+	}
+	for _, name := range i.Provider.PrincipalParameters {
+		if value := i.Values[name]; value != "" {
+			return value
+		}
+	}
+	return i.Audience
+}
+
+// Profiles are further identities of a ServiceAccount, each with a name by which a
+// program selects it. They are in the credential file.
+type Profiles struct {
+	// Parameter names the parameter that each profile has a value of. The annotation
+	// key of the profile's value is the parameter's key, a dot and the profile's name.
+	Parameter string
+	// Source is the parameter that names the source profile, whose credentials replace
+	// the token in the request for the profile. Its annotation key has the form of
+	// Parameter's key.
+	Source string
+	// Selectors are the variables by which a container selects a profile.
+	Selectors []string
+}
+
+// Profile is one identity of a ServiceAccount that has several, complete and valid.
+type Profile struct {
+	// Name is not DefaultProfile.
+	Name string
+	// Identity is the value of Profiles.Parameter, such as the ARN of a role.
+	Identity string
+	// Source is the name of another profile, or DefaultProfile; empty for the token.
+	Source string
+}
+
+// DefaultProfile is the profile of the ServiceAccount's own identity.
+const DefaultProfile = "default"
+
+// Limits of the profiles of one ServiceAccount.
+const (
+	// MaxProfiles is the most that it may have.
+	MaxProfiles = 16
+	// MaxProfilesBytes limits their annotations, with short values in their full form,
+	// keys and values together.
+	MaxProfilesBytes = 4 << 10
+)
+
+// profileName matches names that are valid at the end of an annotation key, which may
+// have 63 characters, and that every AWS SDK reads as they are.
+var profileName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,42}[A-Za-z0-9])?$`)
+
+// parseProfileName checks the name of a profile.
+func parseProfileName(name string) error {
+	switch {
+	case name == DefaultProfile:
+		return errors.New(`must not be "default", which is the ServiceAccount's own identity`)
+	case !profileName.MatchString(name):
+		return errors.New(`must be 1 to 44 of a-z, A-Z, 0-9, ".", "_" and "-", with a letter or a digit at both ends`)
+	}
+	return nil
+}

@@ -1,0 +1,233 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package annotations
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// ClusterDefault is the value of an annotation that stands for the cluster's
+// default.
+const ClusterDefault = "default"
+
+// ServiceAccount holds the identities that a ServiceAccount asks for, complete and valid. Its
+// annotations take precedence over the cluster's defaults.
+type ServiceAccount struct {
+	// Identities has at least one element, and at most one for each provider. They are in the
+	// order of Settings.Providers.
+	Identities []Identity
+	// TokenExpirationSeconds is the ServiceAccount's own, 0 if it has none.
+	TokenExpirationSeconds int64
+}
+
+// Principals lists who the ServiceAccount asks to be, at least one name for each
+// provider. A namespace's allowed-identities is compared with them.
+func (a *ServiceAccount) Principals() []string {
+	names := make([]string, 0, len(a.Identities))
+	for i := range a.Identities {
+		names = a.Identities[i].AppendPrincipals(names)
+	}
+	return names
+}
+
+// minExpirationSeconds returns the shortest lifetime that all providers can use.
+func (a *ServiceAccount) minExpirationSeconds() int64 {
+	least := int64(MinTokenExpirationSeconds)
+	for i := range a.Identities {
+		least = max(least, a.Identities[i].Provider.MinExpirationSeconds)
+	}
+	return least
+}
+
+// ParseServiceAccount reads the annotations of the ServiceAccount with this name. It returns
+// nil and no error if the ServiceAccount asks for no identity. It reports all mistakes at
+// once, unknown keys first. If there are mistakes, the result is nil.
+//
+// The webhook adds the annotations of mappings, and the annotations that it translates from
+// other webhooks, when a ServiceAccount is written. ParseServiceAccount does not.
+func (s *Settings) ParseServiceAccount(namespace, name string, annotations map[string]string) (*ServiceAccount, field.ErrorList) {
+	p := serviceAccountParser{parser{Settings: s, annotations: annotations}, namespace, name}
+	if unknown := s.UnknownOnServiceAccount(annotations); len(unknown) > 0 {
+		p.denyUnknown(unknown, slices.Concat(s.ServiceAccountKeys(), s.ProfileKeys()), "is not an annotation of a ServiceAccount")
+	}
+	tokens, err := s.tokens(annotations)
+	if err != nil {
+		p.invalid(Tokens, err)
+	}
+	var account ServiceAccount
+	asked := s.Asked(annotations)
+	for _, d := range s.Providers {
+		alone := slices.Contains(tokens, d.Name)
+		switch {
+		case alone && identifies(d, annotations):
+			p.invalid(Tokens, fmt.Errorf("must not name %s together with %s", d.Name, d.AsksBy()))
+		case slices.Contains(asked, d):
+			account.Identities = append(account.Identities, p.identity(d, alone))
+		default:
+			p.denyWithoutIdentity(d)
+		}
+	}
+	p.checkCopies(account.Identities)
+	account.TokenExpirationSeconds = p.expiration(account.minExpirationSeconds())
+	p.parse(Audience, func(v string) (string, error) {
+		return ParseAudience(v, s.MaxAudienceBytes(), s.ReservedAudiences)
+	})
+	if len(account.Identities) == 0 {
+		if len(p.errs) == 0 {
+			p.denyUseless(TokenExpirationSeconds, "an identity")
+		}
+		return nil, p.errs
+	}
+	if len(p.errs) > 0 {
+		return nil, p.errs
+	}
+	return &account, nil
+}
+
+// Doubts returns why SDKs cannot use identities of the ServiceAccount, if so: each names an
+// annotation.
+func (a *ServiceAccount) Doubts() []string {
+	var doubts []string
+	for i := range a.Identities {
+		identity := &a.Identities[i]
+		if identity.Provider.Doubt == nil {
+			continue
+		}
+		if parameter, why := identity.Provider.Doubt(identity.Values); why != "" {
+			doubts = append(doubts, fmt.Sprintf("%s: %s", Key(identity.Provider, parameter), why))
+		}
+	}
+	return doubts
+}
+
+type serviceAccountParser struct {
+	parser
+	namespace, name string
+}
+
+// clusterValue returns the cluster's value of a parameter, or of the "audience", for this
+// ServiceAccount.
+func (p *serviceAccountParser) clusterValue(d *Provider, parameter string) string {
+	return ExpandNames(p.Parameters[d.Key(parameter)], p.namespace, p.name)
+}
+
+// identity reads the ServiceAccount's identity of one provider. With tokenAlone, the
+// identity is incomplete, and the program may bring everything else as well.
+func (p *serviceAccountParser) identity(d *Provider, tokenAlone bool) Identity {
+	identity := Identity{Provider: d, Values: Values{}, TokenAlone: tokenAlone}
+	for _, parameter := range d.Parameters {
+		if tokenAlone && parameter.Identity {
+			continue
+		}
+		parameter.Required = parameter.Required && !tokenAlone
+		if value := p.parameter(Key(d, parameter.Name), d, &parameter); value != "" {
+			identity.Values[parameter.Name] = value
+		}
+	}
+	identity.Audience = p.audience(d, identity.Values)
+	if tokenAlone {
+		p.denyProfiles(d)
+	} else {
+		identity.Profiles = p.profiles(d)
+	}
+	return identity
+}
+
+// checkCopies reports the copies of tokens whose directory is outside of the prefixes, or
+// cannot be mounted next to the other directories of Lanyard.
+func (p *serviceAccountParser) checkCopies(identities []Identity) {
+	mounted := map[string]string{} // the mount's content, by the directory
+	if p.TokenMountPath != "" {
+		mounted[p.TokenMountPath] = "the tokens of Lanyard"
+	}
+	for i := range identities {
+		file := identities[i].CopyPath()
+		if file == "" {
+			continue
+		}
+		key, dir := Key(identities[i].Provider, TokenPathParameter), path.Dir(file)
+		if err := checkTokenPath(file, p.TokenPathPrefixes); err != nil {
+			p.invalid(key, err)
+		}
+		for _, other := range slices.Sorted(maps.Keys(mounted)) {
+			if pathsOverlap(dir, other) {
+				p.invalid(key, fmt.Errorf("must not be in a directory at, above or below %s, where %s are", other, mounted[other]))
+				break
+			}
+		}
+		mounted[dir] = "those of " + key
+	}
+}
+
+// parameter returns the value of a parameter: the value of the annotation at key, or the
+// cluster's.
+func (p *serviceAccountParser) parameter(key string, d *Provider, parameter *Parameter) string {
+	value, found := p.annotations[key]
+	cluster := p.clusterValue(d, parameter.Name)
+	if found && !parameter.ClusterOnly && !(value == ClusterDefault && parameter.HasDefault(cluster)) {
+		return p.parse(key, func(value string) (string, error) {
+			if parameter.Expand != nil {
+				value = parameter.Expand(value, func(name string) string { return p.clusterValue(d, name) })
+			}
+			return parameter.Read(value)
+		})
+	}
+	value = cmp.Or(cluster, parameter.Default)
+	switch {
+	case value == "" && parameter.Required:
+		p.add(key, field.Required(at(key), parameter.Missing()))
+	case value != "" && parameter.Template:
+		if _, err := parameter.Read(value); err != nil { // the names may be too long
+			p.add(key, field.Required(at(key), fmt.Sprintf("the cluster's default %q %v", value, err)))
+		}
+	}
+	return value
+}
+
+// audience returns the audience of one provider's token: from its own
+// annotation, the ServiceAccount's audience or the cluster's, in this order. An
+// audience of the API server is denied, whichever of them has it.
+func (p *serviceAccountParser) audience(d *Provider, values Values) string {
+	grammar := func(value string) (string, error) {
+		return ParseAudience(value, d.MaxAudienceBytes, p.ReservedAudiences)
+	}
+	key := Key(d, "audience")
+	for _, key := range []string{key, Audience} {
+		if _, found := p.annotations[key]; found {
+			return p.parse(key, grammar)
+		}
+	}
+	audience := p.clusterValue(d, "audience")
+	if audience == "" {
+		audience, _ = values.Expand(d.DefaultAudience)
+	}
+	if _, err := grammar(audience); err != nil {
+		p.add(key, field.Required(at(key), fmt.Sprintf("the cluster's default %q %v", audience, err)))
+	}
+	return audience
+}
+
+// denyWithoutIdentity reports the provider's keys that have no effect, because
+// none of them asks for an identity.
+func (p *serviceAccountParser) denyWithoutIdentity(d *Provider) {
+	for _, key := range full(d.Keys()) {
+		if _, found := p.annotations[key]; found {
+			p.denyUseless(key, d.AsksBy())
+		}
+	}
+	p.denyProfiles(d)
+}
+
+// denyUseless reports a key that is set without the keys that it needs.
+func (p *serviceAccountParser) denyUseless(key, needs string) {
+	if value, found := p.annotations[key]; found {
+		p.add(key, field.Forbidden(at(key), fmt.Sprintf("has value %q but no effect without %s", shown(value), needs)))
+	}
+}

@@ -1,0 +1,62 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package mutate
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
+)
+
+// placedCopy is a copy of a provider's token in one pod, at a path of its own. It is in
+// a volume of its own, with the name that another webhook uses: if that webhook is called
+// for the pod as well, it finds its volume.
+type placedCopy struct {
+	*encodedProvider
+	exists    bool   // the pod has a volume of the name
+	taken     bool   // the pod cannot have a volume of the name with the copy
+	cleanPath string // the mount path, normalized
+}
+
+// placeCopies finds the volumes of the copies. If the pod uses the name for something
+// else, it does not get the copy. With another name, the other webhook, called later,
+// would mount the pod's volume at the same path, and the API server would deny the pod.
+// The volumes of a running pod cannot change.
+func (m *mutation) placeCopies(running bool) {
+	for i := range m.providers {
+		p := &m.providers[i]
+		if p.Copy.Path == "" {
+			continue
+		}
+		sources, exists := m.pod.sources[p.Copy.Volume]
+		projected := slices.Contains(sources, source{audience: p.Token.Audience, path: p.Copy.Path})
+		m.copies = append(m.copies, placedCopy{p, exists, (exists || running) && !projected, normalizePath(p.Copy.MountPath, m.pod.Windows)})
+	}
+}
+
+// copyIsFree reports whether the container can have the copy, and has nothing where it
+// is mounted. If it has something else there or below, or a read-only volume above, that
+// stays, and the container does not get the copy.
+func (m *mutation) copyIsFree(c *container, copied *placedCopy) bool {
+	if copied.taken {
+		m.add(c.name, Finding{
+			Reason: reason.VolumeNameTaken, Field: "spec.volumes[" + copied.Copy.Volume + "]",
+			Detail: fmt.Sprintf("the pod cannot have a volume %s with the %s token, so it does not get the copy", copied.Copy.Volume, copied.Name),
+			Fix:    "Rename this volume of the pod, or recreate the pod if it runs already.",
+		})
+		return false
+	}
+	for i := range c.mounts {
+		here := &c.mounts[i]
+		if m.pod.placeOf(here, copied.cleanPath) == elsewhere {
+			continue
+		}
+		if string(here.path) != copied.Copy.MountPath || string(here.volume) != copied.Copy.Volume || here.partial || here.device {
+			m.add(c.name, m.occupied(here, copied.cleanPath, fmt.Sprintf("the copy of the %s token", copied.Name), "does not get the copy"))
+		}
+		return false
+	}
+	return true
+}

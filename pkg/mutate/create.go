@@ -1,0 +1,256 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package mutate
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/lanyard-dev/lanyard/internal/texts"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
+)
+
+// result is the decision about a pod.
+type result struct {
+	// Patch is nil if nothing is missing.
+	Patch *Patch
+	// Reason is the decision in one word.
+	Reason reason.Reason
+	// Findings are warnings about single containers, in the order of the
+	// containers.
+	Findings []Finding
+}
+
+// create injects the identities into a new pod. Its error is a *reason.Error: the pod must
+// be denied.
+func create(pod *Pod, selection *annotations.Pod, injection *encodedInjection) (result, error) {
+	m := newMutation(pod, selection, injection)
+	if err := pod.readLists(injection.volumeNames); err != nil {
+		return result{}, err
+	}
+	exists, err := m.chooseVolume()
+	if err != nil {
+		return result{}, err
+	}
+	m.placeCopies(false)
+	missing, err := m.missingAnnotations()
+	if err != nil {
+		return result{}, err
+	}
+	m.findUnknownNames()
+	for i := range pod.containers {
+		// The API server denies a new pod with ephemeral containers.
+		if c := &pod.containers[i]; c.kind != ephemeralContainers {
+			if err := m.plan(c); err != nil {
+				return result{}, err
+			}
+		}
+	}
+	if len(pod.plans) == 0 {
+		if !selection.Insists && pod.leavesNothing(selection, injection.mountPath) {
+			m.findings = slices.Insert(m.findings, 0, nothingLeft)
+		}
+		return m.result(), nil
+	}
+	if err := m.checkPatch(); err != nil {
+		return result{}, err
+	}
+	m.addMarks(missing)
+	pod.patch.Extend([]byte("/spec/volumes"), pod.volumes, m.missingVolumes(exists))
+	return m.result(), nil
+}
+
+// mutation is the state of one decision, from the pod to the patch.
+type mutation struct {
+	*encodedInjection
+	pod         *Pod
+	selection   *annotations.Pod
+	tokenVolume *encodedVolume
+	copies      []placedCopy
+	cleanPath   string // the token mount path, normalized
+	findings    []Finding
+}
+
+func newMutation(pod *Pod, selection *annotations.Pod, injection *encodedInjection) *mutation {
+	return &mutation{encodedInjection: injection, pod: pod, selection: selection, cleanPath: normalizePath(injection.mountPath, pod.Windows)}
+}
+
+// plan has the additions to one container.
+type plan struct {
+	container *container
+	// JSON values.
+	mounts, variables [][]byte
+}
+
+// plan decides the additions to the container. A container that takes part always
+// gets the mount: the mount marks the container as injected.
+func (m *mutation) plan(c *container) error {
+	if why := m.selection.LeavesOut(string(c.name)); why != "" {
+		m.add(c.name, Finding{Reason: reason.ContainerNotSelected, Detail: why})
+		return nil
+	}
+	at, by, err := m.mountAt(c)
+	if err != nil {
+		return err
+	}
+	if at == taken {
+		m.add(c.name, m.occupied(by, m.cleanPath, "the token", "gets no identity"))
+		return nil
+	}
+	m.pod.plans = append(m.pod.plans, plan{container: c, mounts: m.missingMounts(c, at), variables: m.missingVariables(c)})
+	return nil
+}
+
+// Limits of the text and the time that the names in an annotation may take.
+const (
+	maxShownContainers    = 8
+	maxComparedContainers = 32
+	maxComparedNames      = 8
+)
+
+// findUnknownNames reports the names in the pod's annotations that no container
+// has, each with the nearest name of a container, the first one with all names. It makes one
+// finding of all names after the first maxTexts: an annotation may have very many.
+func (m *mutation) findUnknownNames() {
+	listed := slices.Concat(m.selection.Containers, m.selection.SkipContainers)
+	if len(listed) == 0 {
+		return
+	}
+	has := map[string]bool{}
+	var names []string
+	for i := range m.pod.containers {
+		name := string(m.pod.containers[i].name)
+		has[name] = true
+		names = append(names, name)
+	}
+	unknown := slices.DeleteFunc(listed, func(name string) bool { return has[name] })
+	m.findings = slices.Grow(m.findings, min(len(unknown), maxTexts+1))
+	for i, name := range unknown {
+		if i == maxTexts {
+			m.add([]byte(name), Finding{
+				Reason: reason.ContainerNotFound, Field: m.listOf(name), Got: texts.Cut(name, texts.MaxShown),
+				Detail: fmt.Sprintf("an annotation names it, and %d more that the pod does not have", len(unknown)-i-1), Fix: notFoundFix,
+			})
+			return
+		}
+		nearest := ""
+		if i < maxComparedNames {
+			nearest = texts.Nearest(name, names[:min(len(names), maxComparedContainers)])
+		}
+		detail := "an annotation names it, but the pod has no such container"
+		switch {
+		case i == 0 && nearest != "":
+			detail += fmt.Sprintf(": did you mean %q? Its containers are %s", nearest, shownNames(names))
+		case i == 0 && len(names) > 0:
+			detail += ": its containers are " + shownNames(names)
+		case nearest != "":
+			detail += fmt.Sprintf(": did you mean %q?", nearest)
+		}
+		m.add([]byte(name), Finding{
+			Reason: reason.ContainerNotFound, Field: m.listOf(name), Got: texts.Cut(name, texts.MaxShown), Want: nearest, Detail: detail,
+			Fix: notFoundFix,
+		})
+	}
+}
+
+// notFoundFix is the fix for a name that no container has.
+const notFoundFix = "Correct the name in the annotation."
+
+// listOf returns the field of the annotation that names a container.
+func (m *mutation) listOf(name string) string {
+	if slices.Contains(m.selection.Containers, name) {
+		return containersField
+	}
+	return skipContainersField
+}
+
+// shownNames returns the names of containers as a message shows them.
+func shownNames(names []string) string {
+	var shown []string
+	for i, name := range names {
+		if i == maxShownContainers {
+			return strings.Join(shown, ", ") + fmt.Sprintf(" and %d more", len(names)-i)
+		}
+		shown = append(shown, strconv.Quote(texts.Cut(name, texts.MaxShown)))
+	}
+	return strings.Join(shown, ", ")
+}
+
+// maxPatchBytes limits the additions to all containers of a pod: an API server
+// stores objects of up to 1.5 MiB.
+const maxPatchBytes = 3 << 19
+
+// maxPathBytes is the length of the longest path to a list of a container.
+const maxPathBytes = len("/spec/ephemeralContainers/511/volumeMounts")
+
+// checkPatch returns an error if the additions to the containers are too large.
+func (m *mutation) checkPatch() error {
+	if err := m.checkSize(); err != nil {
+		return &reason.Error{Reason: reason.TooLarge, Err: fmt.Errorf("serviceaccount %q: %w", m.pod.ServiceAccountName, err)}
+	}
+	if len(m.pod.plans)*m.maxContainerBytes > maxPatchBytes {
+		return &reason.Error{Reason: reason.TooLarge, Err: fmt.Errorf("%w: the patch for its %d containers may need more than %d bytes", errTooLarge, len(m.pod.plans), maxPatchBytes)}
+	}
+	return nil
+}
+
+// Patch is a JSON Patch with additions to a pod. It is encoded by Bytes, so that a program can
+// limit the memory of all patches. It is valid until the Pod is read again.
+type Patch struct {
+	pod            *Pod // with the plans for its containers, and the rest of the patch
+	containerBytes int  // that the plans need
+}
+
+// Size returns the most bytes that the patch has.
+func (p *Patch) Size() int { return p.pod.patch.Size() + p.containerBytes }
+
+// Bytes returns the JSON of the patch; nil for a nil Patch.
+func (p *Patch) Bytes() []byte {
+	if p == nil {
+		return nil
+	}
+	p.pod.patch.Grow(p.containerBytes)
+	path := make([]byte, 0, maxPathBytes)
+	for _, plan := range p.pod.plans {
+		p.pod.patch.Extend(plan.container.appendPath(path, "/volumeMounts"), plan.container.mountsList, plan.mounts)
+		p.pod.patch.Extend(plan.container.appendPath(path, "/env"), plan.container.varsList, plan.variables)
+	}
+	p.pod.plans, p.containerBytes = p.pod.plans[:0], 0 // they are in the patch
+	return p.pod.patch.Bytes()
+}
+
+// appendPath appends the JSON Pointer to a list of the container.
+func (c *container) appendPath(path []byte, list string) []byte {
+	path = append(append(append(path, "/spec/"...), c.kind...), '/')
+	return append(strconv.AppendInt(path, int64(c.index), 10), list...)
+}
+
+// result returns the result. The reason of a finding becomes the reason of the pod
+// only if no container gets an identity.
+func (m *mutation) result() result {
+	r := result{Patch: m.patch(), Findings: m.findings}
+	switch {
+	case r.Patch != nil:
+		r.Reason = reason.Injected
+	case len(m.pod.plans) > 0:
+		r.Reason = reason.AlreadyInjected
+	case len(m.findings) > 0:
+		r.Reason = m.findings[0].Reason
+	default:
+		r.Reason = reason.NoContainer
+	}
+	return r
+}
+
+// patch returns the additions; nil if there are none.
+func (m *mutation) patch() *Patch {
+	adds := func(p plan) bool { return len(p.mounts)+len(p.variables) > 0 }
+	if m.pod.patch.Empty() && !slices.ContainsFunc(m.pod.plans, adds) {
+		return nil
+	}
+	return &Patch{m.pod, len(m.pod.plans) * m.maxContainerBytes}
+}

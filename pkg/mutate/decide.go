@@ -1,0 +1,263 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package mutate
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/lanyard-dev/lanyard/internal/jsonpatch"
+	"github.com/lanyard-dev/lanyard/internal/provider"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
+)
+
+// Decision is the decision to allow a pod.
+type Decision struct {
+	// Patch has the additions to the pod; nil if nothing is missing.
+	Patch *Patch
+	// Reason is the decision in one word.
+	Reason reason.Reason
+	// Findings are about single containers, in the order of the containers.
+	Findings []Finding
+	// Mistake is about annotations of the pod that do not matter, because its ServiceAccount
+	// asks for no identity; nil for none.
+	Mistake *reason.Error
+	// Identities are the identities of the pod, also if no container gets them. They must not
+	// be changed.
+	Identities []annotations.Identity
+}
+
+// maxTexts limits the texts about one pod, which may have very many containers.
+const maxTexts = 32
+
+// Texts returns the texts of all findings, for an audit log, and the warnings for the author
+// of the pod, who knows the containers that the pod itself leaves out.
+func (d *Decision) Texts() (findings, warnings []string) {
+	if d.Mistake != nil {
+		warnings = append(warnings, d.Mistake.Error())
+	}
+	for i, f := range d.Findings {
+		if i == maxTexts {
+			more := fmt.Sprintf("and %d more", len(d.Findings)-i)
+			return append(findings, more), append(warnings, more)
+		}
+		findings = append(findings, f.String())
+		if f.Reason != reason.ContainerNotSelected {
+			warnings = append(warnings, f.String())
+		}
+	}
+	return findings, warnings
+}
+
+// Apply returns the JSON of the pod with the patch.
+func (d *Decision) Apply(pod []byte) ([]byte, error) { return jsonpatch.Apply(pod, d.Patch.Bytes()) }
+
+// Decide decides about a new pod of the ServiceAccount, which is nil if it does not exist.
+// The namespace has the policy for identities; nil stands for a namespace without
+// annotations. The error is a *reason.Error: the pod must be denied.
+//
+// Decide is Choose, Prepare and Choice.Decide, one after another.
+func Decide(s *annotations.Settings, serviceAccount, namespace *annotations.Object, pod *Pod) (*Decision, error) {
+	return decide(s, serviceAccount, namespace, pod, nil)
+}
+
+// DecideEphemeral is Decide for an update that adds ephemeral containers to a running pod.
+// old is the pod before the update.
+func DecideEphemeral(s *annotations.Settings, serviceAccount, namespace *annotations.Object, pod, old *Pod) (*Decision, error) {
+	return decide(s, serviceAccount, namespace, pod, old)
+}
+
+func decide(s *annotations.Settings, serviceAccount, namespace *annotations.Object, pod, old *Pod) (*Decision, error) {
+	var in string
+	if serviceAccount != nil {
+		in = serviceAccount.Namespace
+	}
+	choice, decision := Choose(s, in, pod, old)
+	switch {
+	case decision != nil:
+		return decision, nil
+	case serviceAccount == nil:
+		return nil, &reason.Error{Reason: reason.ServiceAccountNotFound, Err: fmt.Errorf("serviceaccount %q does not exist", pod.ServiceAccountName)}
+	case pod.ServiceAccountName != serviceAccount.Name:
+		return nil, &reason.Error{Reason: reason.InvalidReview, Err: fmt.Errorf("pod: spec.serviceAccountName: got %q, want %q", pod.ServiceAccountName, serviceAccount.Name)}
+	}
+	prepared, err := choice.Prepare(serviceAccount)
+	if err != nil {
+		return nil, err
+	}
+	return choice.Decide(serviceAccount, prepared, namespace)
+}
+
+// Choice is what a pod itself asks for: whether, where and how long, but never who it is.
+// A program that looks up objects decides in three steps: Choose, Prepare and Decide. It
+// needs the ServiceAccount after the first step, and the Namespace after the second.
+type Choice struct {
+	annotations.Pod
+	settings  *annotations.Settings
+	namespace string
+	pod, old  *Pod
+	mistakes  field.ErrorList // in the annotations of the pod
+}
+
+// Choose returns the choice of a pod in the namespace, or the decision if the pod alone
+// decides: a mirror pod, and a pod that opts out. old is the pod before an update that adds
+// ephemeral containers; nil for a new pod.
+func Choose(s *annotations.Settings, namespace string, pod, old *Pod) (Choice, *Decision) {
+	c := Choice{settings: s, namespace: namespace, pod: pod, old: old}
+	if pod.Mirror {
+		return c, &Decision{Reason: reason.MirrorPod}
+	}
+	if c.Pod, c.mistakes = s.ParsePod(pod.Annotations, pod.InjectLabel); c.OptOut {
+		return c, &Decision{Reason: reason.OptedOut}
+	}
+	return c, nil
+}
+
+// ServiceAccountName returns the name of the pod's ServiceAccount.
+func (c *Choice) ServiceAccountName() string { return c.pod.ServiceAccountName }
+
+// name returns the names of the pod, for messages.
+func (c *Choice) name() string { return c.namespace + "/" + c.pod.Name() }
+
+// Prepared is what all pods of a ServiceAccount with the same Key get. It does not change,
+// and may be used concurrently.
+type Prepared struct {
+	annotations map[string]string // of the ServiceAccount
+	account     *annotations.ServiceAccount
+	identities  []annotations.Identity // without the one that is left to a peer
+	injection   *encodedInjection
+}
+
+// Key has the inputs of Prepare in addition to the settings and the annotations of the
+// ServiceAccount: the names, and what the pod chooses.
+type Key struct {
+	namespace, serviceAccount string
+	expirationSeconds         int64
+	windows                   bool
+	leftToPeer                string
+}
+
+// Key returns the key of what Prepare returns.
+func (c *Choice) Key() Key {
+	return Key{c.namespace, c.pod.ServiceAccountName, c.TokenExpirationSeconds, c.pod.Windows, c.LeftToPeer}
+}
+
+// MadeFrom reports whether the ServiceAccount has the annotations that p was prepared from.
+func (p *Prepared) MadeFrom(serviceAccount *annotations.Object) bool {
+	return maps.Equal(p.annotations, serviceAccount.Annotations)
+}
+
+// Prepare prepares what the pods of the ServiceAccount get. It returns nil if the
+// ServiceAccount asks for no identity, or only for one that the pod leaves to a peer. The
+// error is a *reason.Error.
+func (c *Choice) Prepare(serviceAccount *annotations.Object) (*Prepared, error) {
+	account, err := Account(c.settings, serviceAccount)
+	if err != nil || account == nil {
+		return nil, err
+	}
+	expiration, errs := c.settings.Expiration(&c.Pod, account)
+	if len(errs) > 0 {
+		return nil, invalid("pod", c.name(), errs)
+	}
+	identities := slices.DeleteFunc(slices.Clone(account.Identities), func(i annotations.Identity) bool { return i.Provider.Name == c.LeftToPeer })
+	if len(identities) == 0 {
+		return nil, nil
+	}
+	injection := provider.NewInjection(identities, &provider.Subject{
+		Namespace: serviceAccount.Namespace, ServiceAccount: serviceAccount.Name, MountPath: c.settings.TokenMountPath,
+		TokenExpirationSeconds: expiration, Windows: c.pod.Windows,
+	})
+	return &Prepared{annotations: serviceAccount.Annotations, account: account, identities: identities, injection: newInjection(injection)}, nil
+}
+
+// Decide returns the decision. prepared is the result of Prepare. If it is nil, the
+// namespace does not matter. The error is a *reason.Error.
+func (c *Choice) Decide(serviceAccount *annotations.Object, prepared *Prepared, namespace *annotations.Object) (*Decision, error) {
+	if prepared == nil {
+		return c.withoutIdentity(serviceAccount)
+	}
+	if err := CheckPolicy(c.settings, serviceAccount, prepared.account, namespace); err != nil {
+		return nil, err
+	}
+	if len(c.mistakes) > 0 {
+		return nil, invalid("pod", c.name(), c.mistakes)
+	}
+	result, err := c.inject(prepared.injection)
+	if denied, ok := errors.AsType[*reason.Error](err); ok {
+		err = &reason.Error{Reason: denied.Reason, Err: fmt.Errorf("pod %q: %w", c.name(), denied.Err)}
+	}
+	if err != nil {
+		return nil, err
+	}
+	if c.Insists && c.old == nil && result.Reason != reason.Injected && result.Reason != reason.AlreadyInjected {
+		return nil, c.insists("none of its containers can be injected: " + cause(&result))
+	}
+	return &Decision{Patch: result.Patch, Reason: result.Reason, Findings: result.Findings, Identities: prepared.identities}, nil
+}
+
+func (c *Choice) inject(injection *encodedInjection) (result, error) {
+	if c.old != nil {
+		return addEphemeral(c.pod, c.old, &c.Pod, injection)
+	}
+	return create(c.pod, &c.Pod, injection)
+}
+
+// withoutIdentity decides about a pod that gets no identity.
+func (c *Choice) withoutIdentity(serviceAccount *annotations.Object) (*Decision, error) {
+	if err := c.checkRequired(serviceAccount); err != nil {
+		return nil, err
+	}
+	d := &Decision{Reason: reason.NoIdentity}
+	if c.LeftToPeer != "" {
+		d.Reason = reason.OptedOut
+	}
+	if len(c.mistakes) > 0 {
+		d.Mistake = invalid("pod", c.name(), c.mistakes)
+	}
+	return d, nil
+}
+
+// checkRequired denies a new pod that asks for no identity if the pod insists, or if its
+// ServiceAccount has the label for it. The rule of the label is the guard's: a pod without
+// a container that needs the token mount is created, and so is a pod that leaves a provider
+// to a peer.
+func (c *Choice) checkRequired(serviceAccount *annotations.Object) error {
+	if c.old != nil || c.LeftToPeer != "" {
+		return nil
+	}
+	name := serviceAccount.Namespace + "/" + serviceAccount.Name
+	if c.Insists {
+		return c.insists(fmt.Sprintf("no annotation of serviceaccount %q asks for an identity: annotate the ServiceAccount. Controllers retry automatically", name))
+	}
+	if serviceAccount.Label != annotations.IdentityRequired {
+		return nil
+	}
+	lacks, err := c.pod.lacksMount(&c.Pod, c.settings.TokenMountPath)
+	if err != nil || !lacks {
+		return err
+	}
+	return &reason.Error{Reason: reason.IdentityRequired, Err: fmt.Errorf(
+		"serviceaccount %q has the label %s=%s, but no annotation asks for an identity yet: annotate the ServiceAccount. Controllers retry automatically. "+
+			"To create the pod without credentials, annotate it with %s: %q",
+		name, annotations.IdentityLabel, annotations.IdentityRequired, annotations.Inject, annotations.OptOut)}
+}
+
+// insists returns the error for a pod that insists and is not injected.
+func (c *Choice) insists(why string) error {
+	return &reason.Error{Reason: reason.IdentityRequired, Err: fmt.Errorf("pod %q has %s: %q, but %s. To create the pod without credentials, remove %[2]s",
+		c.name(), annotations.Inject, annotations.Insist, why)}
+}
+
+// cause returns why the pod of a result is not injected.
+func cause(result *result) string {
+	if len(result.Findings) == 0 {
+		return string(result.Reason)
+	}
+	return result.Findings[0].String()
+}

@@ -1,0 +1,184 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package mutate
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/lanyard-dev/lanyard/internal/provider"
+	"github.com/lanyard-dev/lanyard/internal/texts"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
+)
+
+// missingVariables returns the encoded variables that the container lacks. The
+// container's own variables stay.
+func (m *mutation) missingVariables(c *container) [][]byte {
+	if !m.unnamed() && !m.conditional && !m.setsKnown(c) {
+		return m.environment
+	}
+	var missing [][]byte
+	for i := range m.providers {
+		p := &m.providers[i]
+		if own := ownCredentials(c, p); len(own) > 0 {
+			names := strings.Join(own, ", ")
+			m.add(c.name, Finding{
+				Reason: reason.EnvironmentTaken, Field: variableFields(own...),
+				Detail: "it sets " + names + " itself and keeps its own " + p.Name + " credentials",
+				Fix:    "Remove " + names + " from the container to use the injected " + p.Name + " identity.",
+			})
+			continue
+		}
+		if p.Needs != "" && !sets(c, p.Needs) {
+			m.add(c.name, Finding{
+				Reason: reason.EnvironmentIncomplete, Field: variableFields(p.Needs), Want: "a value",
+				Detail: fmt.Sprintf("it does not set %s itself, so it gets the %s token in its volume, but none of the variables: SDKs would fail", p.Needs, p.Name),
+				Fix:    "Set " + p.Needs + " in the container if it needs " + p.Name + ".",
+			})
+			continue
+		}
+		selects := selectsProfile(c, p)
+		m.findUnknownProfiles(c, p)
+		if shadows := shadows(c, p, selects); len(shadows) > 0 {
+			names := strings.Join(shadows, ", ")
+			m.add(c.name, Finding{
+				Reason: reason.EnvironmentShadowed, Field: variableFields(shadows...),
+				Detail: "it sets " + names + ", which SDKs may prefer to the injected " + p.Name + " identity",
+				Fix:    "Remove " + names + " from the container.",
+			})
+		}
+		for j, v := range p.Variables {
+			if c.variable(v.Name) == nil && !setsGroup(c, p, v.Group) && !overridesChoice(c, p, &v, selects) {
+				missing = append(missing, m.encoded(c, p, j))
+			}
+		}
+	}
+	return missing
+}
+
+// unnamed reports whether the name of the pod cannot be the value of a variable that needs
+// it.
+func (m *mutation) unnamed() bool {
+	return m.podNames && !provider.PodNameFits(string(m.pod.name))
+}
+
+// encoded returns the provider's variable at index j. Only a pod whose name cannot be its
+// value gets its default, with a finding.
+func (m *mutation) encoded(c *container, p *encodedProvider, j int) []byte {
+	v := &p.Variables[j]
+	if v.PodName == "" || !m.unnamed() {
+		return p.variables[j]
+	}
+	want := fmt.Sprintf("%d to %d characters", provider.MinSessionName, provider.MaxSessionName)
+	m.add(c.name, Finding{
+		Reason: reason.PodNameUnusable, Field: "metadata.name", Got: fmt.Sprintf("%d characters", len(m.pod.name)), Want: want,
+		Detail: fmt.Sprintf("its %s has the default value: the name of the pod must have %s", v.Name, want),
+		Fix:    "Use a name of " + want + ".",
+	})
+	return withValue(v)
+}
+
+// setsKnown reports whether the container sets any variable that matters. Most
+// containers do not.
+func (m *mutation) setsKnown(c *container) bool {
+	for i := range c.vars {
+		if _, known := m.known[string(c.vars[i].name)]; known {
+			return true
+		}
+	}
+	return false
+}
+
+// ownCredentials returns the names of the variables that point to a credential of
+// the container's own.
+func ownCredentials(c *container, p *encodedProvider) []string {
+	var own []string
+	for i := range p.Variables {
+		v := &p.Variables[i]
+		if got := c.variable(v.Name); got != nil && v.IsOwnCredential(got.value, got.derived, v.Value, p.Copy.File) {
+			own = append(own, v.Name)
+		}
+	}
+	return own
+}
+
+// shadows returns the variables of the container that SDKs may prefer to the injected
+// identity. A variable that selects a profile in Lanyard's file, or points to that file,
+// is not included.
+func shadows(c *container, p *encodedProvider, selects bool) []string {
+	var set []string
+	for i := range p.Shadows {
+		name := p.Shadows[i].Name
+		got := c.variable(name)
+		if got == nil || !p.Shadows[i].Harms(string(got.value), got.derived) || selects && slices.Contains(p.Selectors, name) {
+			continue
+		}
+		if i := slices.IndexFunc(p.Variables, func(v annotations.Variable) bool { return v.Name == name }); i < 0 || setsOther(c, &p.Variables[i]) {
+			set = append(set, name)
+		}
+	}
+	return set
+}
+
+// setsOther reports whether the container sets the variable to a value of its own.
+func setsOther(c *container, v *annotations.Variable) bool {
+	got := c.variable(v.Name)
+	if got == nil || v.PodName != "" && got.podName {
+		return false
+	}
+	return got.derived || string(got.value) != v.Value
+}
+
+// sets reports whether the container sets the variable of this name, and not to an empty
+// value, which SDKs take for none.
+func sets(c *container, name string) bool {
+	got := c.variable(name)
+	return got != nil && (got.derived || len(got.value) > 0)
+}
+
+// selectsProfile reports whether the container selects a profile of Lanyard's file, and
+// not of its own.
+func selectsProfile(c *container, p *encodedProvider) bool {
+	return slices.ContainsFunc(p.Selectors, func(name string) bool { return sets(c, name) }) &&
+		!slices.ContainsFunc(p.Variables, func(v annotations.Variable) bool { return v.Profiles && setsOther(c, &v) })
+}
+
+// findUnknownProfiles reports a profile that the container selects, and that the ServiceAccount
+// does not have: SDKs then have no credentials at all.
+func (m *mutation) findUnknownProfiles(c *container, p *encodedProvider) {
+	if !selectsProfile(c, p) {
+		return
+	}
+	for _, name := range p.Selectors {
+		if got := c.variable(name); sets(c, name) && !got.derived && !slices.Contains(p.Profiles, string(got.value)) {
+			selected, profiles := texts.Cut(got.value, texts.MaxShown), strings.Join(p.Profiles, ", ")
+			m.add(c.name, Finding{
+				Reason: reason.EnvironmentShadowed, Field: variableFields(name), Got: selected, Want: profiles,
+				Detail: fmt.Sprintf("its %s selects the profile %q, and the %s profiles of its ServiceAccount are %s", name, selected, p.Name, profiles),
+				Fix:    "Select one of these profiles, or add the profile to the ServiceAccount.",
+			})
+		}
+	}
+}
+
+// overridesChoice reports whether the variable would override how the container chooses
+// its identity: by a profile, or by a variable of its own, which some SDKs take second
+// to the file with the profiles.
+func overridesChoice(c *container, p *encodedProvider, v *annotations.Variable, selects bool) bool {
+	switch {
+	case v.Direct:
+		return selects
+	case v.Profiles:
+		return !selects && slices.ContainsFunc(p.Variables, func(other annotations.Variable) bool { return other.Direct && setsOther(c, &other) })
+	}
+	return false
+}
+
+// setsGroup reports whether the container sets a variable of the group.
+func setsGroup(c *container, p *encodedProvider, group string) bool {
+	return group != "" && (slices.ContainsFunc(p.Variables, func(v annotations.Variable) bool { return v.Group == group && c.variable(v.Name) != nil }) ||
+		slices.ContainsFunc(p.Synonyms[group], func(name string) bool { return c.variable(name) != nil }))
+}

@@ -1,0 +1,346 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package injected
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/pkg/mutate"
+	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
+)
+
+// State compares the credentials of a running pod with the credentials of a new pod. All
+// commands use the same words.
+type State string
+
+const (
+	// Current means that it has the credentials that a new pod gets.
+	Current State = "current"
+	// Stale means that it has an identity that its ServiceAccount had before, from Lanyard or
+	// from another webhook.
+	Stale State = "stale"
+	// Without means that it has none, and a new pod gets one.
+	Without State = "without"
+	// LeftOut means that neither it nor a new pod gets any, because its annotations leave
+	// out all containers, or something else is mounted at their token mount path.
+	LeftOut State = "left-out"
+	// None means that its ServiceAccount asks for nothing, and that it has nothing.
+	None State = "none"
+	// Excluded means that Lanyard is not called for it, or for its namespace.
+	Excluded State = "excluded"
+	// OptedOut means that it asks for no credentials.
+	OptedOut State = "opted-out"
+	// Unknown means that the credentials of a new pod are not known, or that no new pod
+	// would be created.
+	Unknown State = "unknown"
+)
+
+// Comparison is the result of Compare.
+type Comparison struct {
+	State State
+	// Decision is the decision about a new pod with the fields of the running one; nil if it
+	// would be denied, because of Denial.
+	Decision *mutate.Decision
+	Denial   *reason.Error
+	// OfOthers is Pod.OfOthers, and Differences are those of such a pod.
+	OfOthers    bool
+	Differences []Difference
+}
+
+// Compare compares a running pod, as JSON, with a new one: it removes what Lanyard injected,
+// decides about the rest, and compares the pod that results. The State is never Excluded,
+// because a pod does not show whether Lanyard is called for it.
+//
+// A container can set a variable itself, directly before Lanyard's, to a value that Lanyard
+// could have written for an earlier identity. unchanged reports whether the annotations of
+// the ServiceAccount are known to be those of the time when the pod was created: such a
+// variable is then the container's own. Otherwise it counts as Lanyard's, unless another
+// container has the current value. The error is for JSON that is no pod.
+func Compare(s *annotations.Settings, serviceAccount, namespace *annotations.Object, pod []byte, unchanged bool) (Comparison, error) {
+	running, err := Read(json.RawMessage(pod), s)
+	if err != nil {
+		return Comparison{}, err
+	}
+	c := comparer{settings: s, serviceAccount: serviceAccount, namespace: namespace, running: pod}
+	if running.OfOthers(s) {
+		return c.compareOthers(running, unchanged)
+	}
+	original, fresh, decision, err := c.again(unchanged)
+	if err == nil && !unchanged && running.showsOthers(original, fresh, s) {
+		_, fresh, decision, err = c.again(true)
+	}
+	if denied, ok := errors.AsType[*reason.Error](err); ok {
+		return Comparison{State: Unknown, Denial: denied}, nil
+	}
+	if err != nil {
+		return Comparison{}, err
+	}
+	return Comparison{State: running.state(fresh, decision, s), Decision: decision}, nil
+}
+
+// state returns the state of a running pod. fresh is a new pod, and decision is about it.
+func (p *Pod) state(fresh *Pod, decision *mutate.Decision, s *annotations.Settings) State {
+	switch {
+	case decision.Reason == reason.OptedOut:
+		return OptedOut
+	case !same(p, fresh, s):
+		return p.differing(fresh)
+	case decision.Reason == reason.NoIdentity:
+		return None
+	case decision.Reason == reason.Injected, decision.Reason == reason.AlreadyInjected, decision.Reason == reason.MirrorPod:
+		return Current
+	}
+	return LeftOut
+}
+
+// differing returns the state of a pod that is not the same as a new one.
+func (p *Pod) differing(fresh *Pod) State {
+	if len(p.Providers) == 0 && !p.hasToken(fresh) {
+		return Without
+	}
+	return Stale
+}
+
+// Against compares a pod with a new pod that the API server has made from the same pod, or from
+// the template of its workload, where a decision of Lanyard alone is different. The state is
+// Unknown if Lanyard gives neither of them credentials: the API server does not call it for the
+// pod.
+func (p *Pod) Against(fresh *Pod, s *annotations.Settings) Comparison {
+	result := Comparison{State: Current}
+	if p.OfOthers(s) {
+		result = p.byMeaning(fresh, s)
+	} else if !same(p, fresh, s) {
+		result.State = p.differing(fresh)
+	}
+	if result.State == Current && len(fresh.Providers) == 0 {
+		result.State = Unknown
+	}
+	return result
+}
+
+// hasToken reports whether a container has a token for an audience of fresh. Another
+// webhook added the token, or the user.
+func (p *Pod) hasToken(fresh *Pod) bool {
+	return slices.ContainsFunc(p.Containers, func(c Container) bool {
+		return slices.ContainsFunc(c.Tokens, func(t Token) bool {
+			return slices.ContainsFunc(fresh.Tokens, func(f Token) bool { return f.Audience == t.Audience })
+		})
+	})
+}
+
+// comparer makes the new pod that a running one is compared with.
+type comparer struct {
+	settings                  *annotations.Settings
+	serviceAccount, namespace *annotations.Object
+	running                   []byte
+	// ofOthers reports whether another webhook injected the running pod. identities are then
+	// those of the ServiceAccount.
+	ofOthers   bool
+	identities []annotations.Identity
+}
+
+// again injects into the running pod again: first into the pod as it was created, which it
+// returns too, and then into its ephemeral containers.
+func (c *comparer) again(unchanged bool) (original, fresh *Pod, decision *mutate.Decision, err error) {
+	var object map[string]any
+	if err := json.Unmarshal(c.running, &object); err != nil {
+		return nil, nil, nil, fmt.Errorf("read the pod: %w", err)
+	}
+	if err := Remove(object, c.settings, unchanged); err != nil {
+		return nil, nil, nil, err
+	}
+	if c.ofOthers {
+		if err := RemoveOthers(object, c.settings, c.identities); err != nil {
+			return nil, nil, nil, err
+		}
+	}
+	if original, err = Read(object, c.settings); err != nil {
+		return nil, nil, nil, err
+	}
+	spec, _ := object["spec"].(map[string]any)
+	ephemeral, debugged := spec["ephemeralContainers"]
+	delete(spec, "ephemeralContainers")
+	object, decision, err = c.inject(object, nil)
+	if err == nil && debugged {
+		var old []byte
+		if old, err = json.Marshal(object); err == nil {
+			spec, _ = object["spec"].(map[string]any)
+			spec["ephemeralContainers"] = ephemeral
+			object, _, err = c.inject(object, old)
+		}
+	}
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	fresh, err = Read(object, c.settings)
+	return original, fresh, decision, err
+}
+
+// inject decides about a pod, and returns it with the patch. old is the pod without its
+// ephemeral containers; nil for a new pod.
+func (c *comparer) inject(object map[string]any, old []byte) (map[string]any, *mutate.Decision, error) {
+	text, err := json.Marshal(object)
+	if err != nil {
+		return nil, nil, fmt.Errorf("read the pod: %w", err)
+	}
+	decision, err := c.decide(text, old)
+	if err != nil {
+		return nil, nil, err
+	}
+	if text, err = decision.Apply(text); err != nil {
+		return nil, nil, err
+	}
+	var result map[string]any
+	return result, decision, json.Unmarshal(text, &result)
+}
+
+// decide decides about the JSON of a pod.
+func (c *comparer) decide(text, old []byte) (*mutate.Decision, error) {
+	pod, err := mutate.ReadPod(text, c.settings)
+	if err != nil {
+		return nil, err
+	}
+	if old == nil {
+		return mutate.Decide(c.settings, c.serviceAccount, c.namespace, pod)
+	}
+	before, err := mutate.ReadPod(old, c.settings)
+	if err != nil {
+		return nil, err
+	}
+	return mutate.DecideEphemeral(c.settings, c.serviceAccount, c.namespace, pod, before)
+}
+
+// same reports whether a running pod has the credentials of fresh, which was made again from
+// the same pod. Fields that the API server or the kubelet adds do not matter, and an
+// ephemeral container that was not injected does not either: a new pod has none.
+func same(running, fresh *Pod, s *annotations.Settings) bool {
+	if !slices.Equal(running.Providers, fresh.Providers) || !maps.Equal(running.Files, fresh.Files) ||
+		!slices.EqualFunc(running.Tokens, fresh.Tokens, sameToken) || !sameCopies(running.copies, fresh.copies) {
+		return false
+	}
+	for c, other := range running.pairs(fresh) {
+		if other == nil || c.TakesPart != other.TakesPart || !slices.Equal(c.injectedPaths(), other.injectedPaths()) || len(differingVariables(c, other, running.definitions(s))) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// pairs yields the containers that must be compared, with those of the same name in fresh.
+func (p *Pod) pairs(fresh *Pod) func(yield func(c, other *Container) bool) {
+	return func(yield func(c, other *Container) bool) {
+		for i := range p.Containers {
+			c := &p.Containers[i]
+			if c.Kind == Ephemeral && !c.TakesPart {
+				continue
+			}
+			var other *Container
+			if at := slices.IndexFunc(fresh.Containers, func(o Container) bool { return o.Kind == c.Kind && o.Name == c.Name }); at >= 0 {
+				other = &fresh.Containers[at]
+			}
+			if !yield(c, other) {
+				return
+			}
+		}
+	}
+}
+
+// sameToken compares two tokens. The volumes may have different names.
+func sameToken(a, b Token) bool {
+	a.Volume = b.Volume
+	return a == b
+}
+
+// sameCopies compares two lists without their order.
+func sameCopies(a, b []Token) bool {
+	isIn := func(list []Token) func(Token) bool {
+		return func(t Token) bool { return !slices.Contains(list, t) }
+	}
+	return !slices.ContainsFunc(a, isIn(b)) && !slices.ContainsFunc(b, isIn(a))
+}
+
+// injectedPaths returns the mount paths of Lanyard's volumes, sorted.
+func (c *Container) injectedPaths() []string {
+	var paths []string
+	for _, m := range c.mounts {
+		if m.injected {
+			paths = append(paths, m.Path)
+		}
+	}
+	slices.Sort(paths)
+	return paths
+}
+
+// differingVariables returns the names of the providers' variables that two containers do not have
+// with the same value.
+func differingVariables(a, b *Container, definitions []*annotations.Provider) []string {
+	var names []string
+	for _, d := range definitions {
+		for i := range d.Variables {
+			if name := d.Variables[i].Name; !sameVariable(a.variable(name), b.variable(name)) {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
+}
+
+// variable returns the variable of this name, or nil if there is none.
+func (c *Container) variable(name string) *Variable { return lastNamed(c.Variables, name) }
+
+// lastNamed returns the last variable of this name, which the kubelet uses, or nil if there is none.
+func lastNamed(variables []Variable, name string) *Variable {
+	for i := range slices.Backward(variables) {
+		if variables[i].Name == name {
+			return &variables[i]
+		}
+	}
+	return nil
+}
+
+func sameVariable(a, b *Variable) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return a.Value == b.Value && (bytes.Equal(a.From, b.From) || a.IsPodName() && b.IsPodName())
+}
+
+// showsOthers reports whether the pod differs from a new one only in variables that can be
+// the containers' own, and another container has what a new pod gets in each of them: so it
+// was injected with the current identity.
+func (p *Pod) showsOthers(original, fresh *Pod, s *annotations.Settings) bool {
+	definitions := p.definitions(s)
+	found := false
+	for c, other := range p.pairs(fresh) {
+		if other == nil {
+			return false
+		}
+		for _, name := range differingVariables(c, other, definitions) {
+			found = true
+			own := c.variable(name)
+			if own == nil || !own.Injected || !own.ambiguous || !original.gets(name, p, fresh) {
+				return false
+			}
+		}
+	}
+	return found
+}
+
+// gets reports whether a container without the variable gets it with the value that it has in
+// the running pod.
+func (p *Pod) gets(name string, running, fresh *Pod) bool {
+	for c, other := range running.pairs(fresh) {
+		at := slices.IndexFunc(p.Containers, func(o Container) bool { return o.Kind == c.Kind && o.Name == c.Name })
+		if v := c.variable(name); v != nil && v.Injected && other != nil && sameVariable(v, other.variable(name)) && at >= 0 && p.Containers[at].variable(name) == nil {
+			return true
+		}
+	}
+	return false
+}

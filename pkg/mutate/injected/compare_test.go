@@ -1,0 +1,264 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package injected_test
+
+import (
+	"encoding/json"
+	"maps"
+	"strings"
+	"testing"
+
+	"github.com/lanyard-dev/lanyard/internal/settings"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/pkg/mutate"
+	"github.com/lanyard-dev/lanyard/pkg/mutate/injected"
+)
+
+const (
+	role  = "arn:aws:iam::111122223333:role/app"
+	plain = `{"metadata":{"name":"a"},"spec":{"serviceAccountName":"app","containers":[{"name":"main"}]}}`
+)
+
+func newSettings(t testing.TB) *annotations.Settings {
+	t.Helper()
+	s, err := settings.Load(nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// account returns a ServiceAccount with annotations. A value of "" in a change removes one.
+func account(changes ...map[string]string) *annotations.Object {
+	values := map[string]string{}
+	for _, change := range changes {
+		for key, value := range change {
+			values["lanyard.dev/"+key] = value
+		}
+	}
+	maps.DeleteFunc(values, func(_, value string) bool { return value == "" })
+	return &annotations.Object{Namespace: "team", Name: "app", Annotations: values}
+}
+
+// inject returns the JSON of a pod as Lanyard changes it, and the decision.
+func inject(t testing.TB, s *annotations.Settings, serviceAccount *annotations.Object, pod, old string) (string, *mutate.Decision) {
+	t.Helper()
+	read, err := mutate.ReadPod([]byte(pod), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var decision *mutate.Decision
+	if old == "" {
+		decision, err = mutate.Decide(s, serviceAccount, nil, read)
+	} else {
+		before, errOld := mutate.ReadPod([]byte(old), s)
+		if errOld != nil {
+			t.Fatal(errOld)
+		}
+		decision, err = mutate.DecideEphemeral(s, serviceAccount, nil, read, before)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	patched, err := decision.Apply([]byte(pod))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(patched), decision
+}
+
+func compare(t testing.TB, s *annotations.Settings, serviceAccount *annotations.Object, pod string, unchanged bool) injected.State {
+	t.Helper()
+	got, err := injected.Compare(s, serviceAccount, nil, []byte(pod), unchanged)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got.State
+}
+
+// withEnv returns a pod whose container sets variables.
+func withEnv(env ...string) string {
+	return `{"metadata":{"name":"a"},"spec":{"serviceAccountName":"app","containers":[{"name":"main","env":[` + strings.Join(env, ",") + `]}]}}`
+}
+
+func set(name, value string) string { return `{"name":"` + name + `","value":"` + value + `"}` }
+
+// with returns the plain pod with further members of its metadata, its spec and its container.
+func with(metadata, spec, container string) string {
+	return `{"metadata":{"name":"a"` + metadata + `},"spec":{"serviceAccountName":"app"` + spec + `,"containers":[{"name":"main"` + container + `}]}}`
+}
+
+const (
+	ownRole    = "AWS_ROLE_ARN"
+	region     = "AWS_REGION"
+	tokenFile  = "AWS_WEB_IDENTITY_TOKEN_FILE"
+	clientID   = "00000000-0000-0000-0000-000000000001"
+	gcpPool    = "projects/123456789012/locations/global/workloadIdentityPools/pool/providers/prov"
+	gcpAccount = "my-app@my-project-123.iam.gserviceaccount.com"
+)
+
+var (
+	aws       = map[string]string{"aws-role-arn": role, "aws-region": "eu-central-1"}
+	otherRole = map[string]string{"aws-role-arn": role + "2"}
+	azure     = map[string]string{"azure-client-id": clientID, "azure-tenant-id": "contoso.example"}
+	tokens    = map[string]string{"tokens": "aws"}
+	google    = map[string]string{"gcp-workload-identity-provider": gcpPool, "gcp-service-account": gcpAccount}
+	podName   = map[string]string{"aws-role-arn": role, "aws-session-name": "pod"}
+)
+
+func TestARunningPodIsComparedWithANewOne(t *testing.T) {
+	t.Parallel()
+	s := newSettings(t)
+	long := strings.Replace(plain, `"a"`, `"`+strings.Repeat("a", 65)+`"`, 1)
+	one := strings.Replace(plain, `"a"`, `"aa"`, 1)
+	two := with("", "", `},{"name":"own","env":[`+set(ownRole, role+"3")+`]`)
+	for sentence, test := range map[string]struct {
+		pod            string
+		before, change map[string]string
+		want           injected.State
+		unchanged      injected.State // with the annotations known to be unchanged; the same if empty
+	}{
+		"nothing changed":    {plain, aws, nil, injected.Current, ""},
+		"another role":       {plain, aws, otherRole, injected.Stale, "-"},
+		"another region":     {plain, aws, map[string]string{"aws-region": "eu-west-1"}, injected.Stale, "-"},
+		"no region any more": {plain, aws, map[string]string{"aws-region": ""}, injected.Stale, "-"},
+		"a new region":       {plain, otherRole, aws, injected.Stale, "-"},
+		"a new region, and the container has one":   {withEnv(set(region, "x")), otherRole, map[string]string{"aws-region": "eu-west-1"}, injected.Current, ""},
+		"another region, and the container's own":   {withEnv(set(region, "x")), aws, map[string]string{"aws-region": "eu-west-1"}, injected.Current, ""},
+		"another audience":                          {plain, aws, map[string]string{"aws-audience": "x"}, injected.Stale, ""},
+		"another lifetime":                          {plain, aws, map[string]string{"token-expiration-seconds": "7200"}, injected.Stale, ""},
+		"one more provider":                         {plain, aws, azure, injected.Stale, ""},
+		"another tenant":                            {plain, azure, map[string]string{"azure-tenant-id": "other.example"}, injected.Stale, "-"},
+		"a profile":                                 {plain, aws, map[string]string{"aws-role-arn.audit": role}, injected.Stale, ""},
+		"a profile no more":                         {plain, map[string]string{"aws-role-arn": role, "aws-role-arn.audit": role}, map[string]string{"aws-role-arn.audit": ""}, injected.Stale, ""},
+		"the name of the pod as the session name":   {one, podName, map[string]string{"aws-session-name": ""}, injected.Stale, ""},
+		"no longer the default session name":        {one, aws, map[string]string{"aws-session-name": "pod"}, injected.Stale, ""},
+		"the name of the pod, which is too long":    {long, podName, nil, injected.Current, ""},
+		"another role, and the name is too long":    {long, podName, otherRole, injected.Stale, "-"},
+		"the name of the pod, set by the container": {withEnv(`{"name":"AWS_ROLE_SESSION_NAME","valueFrom":{"fieldRef":{"fieldPath":"metadata.name"}}}`), podName, nil, injected.Current, ""},
+		"a copy of the token":                       {plain, aws, map[string]string{"aws-token-path": "/var/run/secrets/a/token"}, injected.Stale, ""},
+		"a copy of the token no more":               {plain, map[string]string{"aws-role-arn": role, "aws-token-path": "/var/run/secrets/a/token"}, map[string]string{"aws-token-path": ""}, injected.Stale, ""},
+		"a copy, and the volume's name is taken": {
+			with("", `,"volumes":[{"name":"aws-iam-token"}]`, ""), aws, map[string]string{"aws-token-path": "/var/run/secrets/a/token"}, injected.Current, "",
+		},
+		"Lanyard's path, set by the container, and a new region": {
+			withEnv(set(tokenFile, annotations.DefaultTokenMountPath+"/aws/token"), set("X", "1")), map[string]string{"aws-role-arn": role}, aws, injected.Stale, "",
+		},
+		"credentials of the container's own": {withEnv(set(tokenFile, "/own")), aws, otherRole, injected.Current, ""},
+		// As gcp-workload-identity-federation-webhook leaves a container.
+		"credentials and the project of another webhook": {
+			withEnv(set("GOOGLE_APPLICATION_CREDENTIALS", "/var/run/secrets/gcloud/config/federation.json"), set("CLOUDSDK_CORE_PROJECT", "my-project-123")), google, nil, injected.Current, "",
+		},
+		"a profile that the container selects":      {withEnv(set("AWS_PROFILE", "audit")), map[string]string{"aws-role-arn": role, "aws-role-arn.audit": role}, nil, injected.Current, ""},
+		"the same containers, one with its own":     {two, aws, nil, injected.Current, ""},
+		"the same containers, and another role":     {two, aws, otherRole, injected.Stale, "-"},
+		"an identity instead of a token":            {plain, tokens, map[string]string{"tokens": "", "aws-role-arn": role}, injected.Stale, "-"},
+		"a token instead of an identity":            {plain, otherRole, map[string]string{"tokens": "aws", "aws-role-arn": ""}, injected.Stale, "-"},
+		"no identity any more":                      {plain, aws, map[string]string{"aws-role-arn": "", "aws-region": ""}, injected.Stale, ""},
+		"no identity, before and after":             {plain, nil, nil, injected.None, ""},
+		"an identity for the first time":            {plain, nil, aws, injected.Without, ""},
+		"a mistake in the annotations":              {plain, aws, map[string]string{"aws-region": "?"}, injected.Unknown, ""},
+		"the pod opts out":                          {with(`,"annotations":{"lanyard.dev/inject":"false"}`, "", ""), aws, nil, injected.OptedOut, ""},
+		"a mirror pod":                              {with(`,"annotations":{"kubernetes.io/config.mirror":"x"}`, "", ""), aws, nil, injected.Current, ""},
+		"a variable that another webhook added":     {plain, aws, nil, injected.Current, ""},
+		"the only container is skipped":             {with(`,"annotations":{"lanyard.dev/skip-containers":"main"}`, "", ""), aws, nil, injected.LeftOut, ""},
+		"the only container is not listed":          {with(`,"annotations":{"lanyard.dev/containers":"other"}`, "", ""), aws, nil, injected.LeftOut, ""},
+		"something else is mounted for the token":   {with("", `,"volumes":[{"name":"x","emptyDir":{}}]`, `,"volumeMounts":[{"name":"x","mountPath":"`+annotations.DefaultTokenMountPath+`"}]`), aws, nil, injected.LeftOut, ""},
+		"the last variable is a role of its own":    {withEnv(set(ownRole, role+"3")), aws, nil, injected.Stale, injected.Current},
+		"the last variable is a client of its own":  {withEnv(set("AZURE_CLIENT_ID", "00000000-0000-0000-0000-000000000003")), azure, nil, injected.Stale, injected.Current},
+		"a role of its own, and a token":            {withEnv(set(ownRole, role)), tokens, nil, injected.Stale, injected.Current},
+		"a role of its own before another variable": {withEnv(set(ownRole, role+"3"), set("X", "1")), aws, nil, injected.Current, ""},
+		"a role of its own, and profiles":           {withEnv(set(ownRole, role+"3")), map[string]string{"aws-role-arn": role, "aws-role-arn.audit": role}, nil, injected.Stale, injected.Current},
+		"something is mounted for the copy of the token": {
+			with("", `,"volumes":[{"name":"x","emptyDir":{}}]`, `,"volumeMounts":[{"name":"x","mountPath":"/var/run/secrets/a"}]`),
+			map[string]string{"aws-role-arn": role, "aws-token-path": "/var/run/secrets/a/token"}, nil, injected.Current, "",
+		},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			t.Parallel()
+			pod, _ := inject(t, s, account(test.before), test.pod, "")
+			after := account(test.before, test.change)
+			if got := compare(t, s, after, pod, false); got != test.want {
+				t.Errorf("got %s, want %s: %s", got, test.want, pod)
+			}
+			want := test.unchanged
+			if want == "" {
+				want = test.want
+			}
+			if got := compare(t, s, after, pod, true); got != want && want != "-" { // the annotations have changed
+				t.Errorf("unchanged: got %s, want %s: %s", got, want, pod)
+			}
+		})
+	}
+}
+
+// Another webhook, called later, may have added variables and mounts.
+func TestAdditionsOfOthersDoNotHideAnOldIdentity(t *testing.T) {
+	t.Parallel()
+	s := newSettings(t)
+	pod, _ := inject(t, s, account(aws), plain, "")
+	pod = strings.Replace(pod, `"value":"eu-central-1"}]`, `"value":"eu-central-1"},{"name":"OTEL","value":"x"}]`, 1)
+	if !strings.Contains(pod, "OTEL") {
+		t.Fatalf("got %s, want one more variable", pod)
+	}
+	for want, after := range map[injected.State]*annotations.Object{injected.Current: account(aws), injected.Stale: account(aws, otherRole)} {
+		if got := compare(t, s, after, pod, false); got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+}
+
+func TestPodsThatWereNotInjected(t *testing.T) {
+	t.Parallel()
+	s := newSettings(t)
+	const volume = `{"spec":{"volumes":[{"name":"bound-sa-token"}],"containers":[{"name":"main","volumeMounts":[{"name":"bound-sa-token","mountPath":"/a","readOnly":true}]}]}}`
+	var pod, before map[string]any
+	for _, into := range []*map[string]any{&pod, &before} {
+		if err := json.Unmarshal([]byte(volume), into); err != nil {
+			t.Fatal(err)
+		}
+	}
+	read, err := injected.Read(pod, s)
+	if err != nil || len(read.Providers) > 0 || read.Volume != "" || read.Containers[0].TakesPart {
+		t.Errorf("got %+v and error %v, want nothing injected", read, err)
+	}
+	if err := injected.Remove(pod, s, false); err != nil || len(pod["spec"].(map[string]any)) != len(before["spec"].(map[string]any)) {
+		t.Errorf("got %v and error %v, want %v", pod, err, before)
+	}
+	if _, err := injected.Read(map[string]any{"spec": 1}, s); err == nil {
+		t.Error("got no error for a spec that is a number")
+	}
+	if _, err := injected.Compare(s, account(aws), nil, []byte(`{"spec":1}`), false); err == nil {
+		t.Error("got no error for a spec that is a number")
+	}
+}
+
+// The API server or another program knows more than Lanyard's own rules.
+func TestARunningPodAgainstThePodOfTheCluster(t *testing.T) {
+	t.Parallel()
+	s := newSettings(t)
+	read := func(values ...map[string]string) *injected.Pod {
+		pod, _ := inject(t, s, account(values...), plain, "")
+		read, err := injected.Read(json.RawMessage(pod), s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return read
+	}
+	none := read()
+	for sentence, test := range map[string]struct {
+		running, fresh *injected.Pod
+		want           injected.State
+	}{
+		"the same":             {read(aws), read(aws), injected.Current},
+		"another role":         {read(aws), read(aws, otherRole), injected.Stale},
+		"a new pod gets more":  {none, read(aws), injected.Without},
+		"a new pod gets less":  {read(aws), none, injected.Stale},
+		"neither has anything": {none, none, injected.Unknown},
+	} {
+		if got := test.running.Against(test.fresh, s).State; got != test.want {
+			t.Errorf("%s: got %s, want %s", sentence, got, test.want)
+		}
+	}
+}

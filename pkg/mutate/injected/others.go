@@ -1,0 +1,335 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package injected
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/lanyard-dev/lanyard/internal/peer"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
+)
+
+// Difference is one way in which the credentials of a new pod differ from those that another
+// webhook gave a running one.
+type Difference struct {
+	Container string `json:"container"`
+	// Field is the name of the annotation that sets the value, without the prefix, such as
+	// aws-role-arn, or the variable that points to the credentials.
+	Field string `json:"field"`
+	// Got is the value of the running pod, and Want is that of a new pod; empty for none. Only
+	// identities are shown of the variables that users can set, too.
+	Got  string `json:"got"`
+	Want string `json:"want"`
+	// Minor reports whether the pod is Current nevertheless: it has the same identity, but a
+	// program may notice.
+	Minor bool `json:"minor,omitempty"`
+}
+
+// String returns the difference as a line for people.
+func (d Difference) String() string {
+	return fmt.Sprintf("%s: %s: running pod %s, new pod %s", d.Container, d.Field, cmp.Or(d.Got, "none"), cmp.Or(d.Want, "none"))
+}
+
+// OfOthers reports whether another webhook that Lanyard knows gave the pod its credentials, and
+// Lanyard did not.
+func (p *Pod) OfOthers(s *annotations.Settings) bool {
+	return len(p.Providers) == 0 && slices.ContainsFunc(p.Containers, func(c Container) bool {
+		return slices.ContainsFunc(s.Providers, func(d *annotations.Provider) bool { return c.usesOthers(d) })
+	})
+}
+
+// usesOthers reports whether a variable of the provider points to a file of another webhook.
+func (c *Container) usesOthers(d *annotations.Provider) bool {
+	return slices.ContainsFunc(c.Variables, func(v Variable) bool { return c.ofOthers(&v, d) })
+}
+
+// ofOthers reports whether another webhook wrote the variable that points to the provider's
+// credentials.
+func (c *Container) ofOthers(v *Variable, d *annotations.Provider) bool {
+	isCredential := slices.ContainsFunc(d.Variables, func(known annotations.Variable) bool { return known.Credential && known.Name == v.Name })
+	if !isCredential || v.From != nil {
+		return false
+	}
+	file := slashes(v.Value)
+	return slices.ContainsFunc(peer.All(), func(other *peer.Peer) bool {
+		return other.Provider == d.Name && (other.Wrote(file) || slices.ContainsFunc(c.Tokens, func(t Token) bool {
+			return t.File == file && slices.Contains(other.Volumes, t.Volume)
+		}))
+	})
+}
+
+// compareOthers compares a pod that has its credentials from another webhook. Decide would take
+// them for the containers' own.
+func (c *comparer) compareOthers(running *Pod, unchanged bool) (Comparison, error) {
+	decision, err := c.decide(c.running, nil)
+	if err == nil && decision.Reason != reason.OptedOut {
+		c.ofOthers, c.identities = true, decision.Identities
+		var fresh *Pod
+		if _, fresh, decision, err = c.again(unchanged); err == nil {
+			result := running.byMeaning(fresh, c.settings)
+			result.Decision = decision
+			return result, nil
+		}
+	}
+	if denied, ok := errors.AsType[*reason.Error](err); ok {
+		return Comparison{State: Unknown, Denial: denied, OfOthers: true}, nil
+	}
+	return Comparison{State: OptedOut, Decision: decision, OfOthers: true}, err
+}
+
+// byMeaning compares a pod that has its credentials from another webhook with a new one: by the
+// identities and the audiences, not by the names of volumes and paths.
+func (p *Pod) byMeaning(fresh *Pod, s *annotations.Settings) Comparison {
+	result := Comparison{State: Current, OfOthers: true, Differences: p.differences(fresh, s)}
+	if slices.ContainsFunc(result.Differences, func(d Difference) bool { return !d.Minor }) {
+		result.State = Stale
+	}
+	return result
+}
+
+// differences compares the credentials of the containers, except those that another webhook
+// added.
+func (p *Pod) differences(fresh *Pod, s *annotations.Settings) (result []Difference) {
+	for c, other := range p.pairs(fresh) {
+		if slices.ContainsFunc(peer.All(), func(added *peer.Peer) bool { return slices.Contains(added.Containers, c.Name) }) {
+			continue
+		}
+		other = cmp.Or(other, &Container{})
+		for _, d := range s.Providers {
+			result = append(result, differingFacts(c.Name, p.facts(c, d), fresh.facts(other, d))...)
+			for _, t := range c.Tokens { // programs may have the path in their own settings
+				if t.Volume == d.CopyVolume && !slices.ContainsFunc(other.Tokens, func(is Token) bool { return is.File == t.File }) {
+					result = append(result, Difference{Container: c.Name, Field: d.Key(annotations.TokenPathParameter), Got: t.File, Minor: true})
+				}
+			}
+		}
+	}
+	return result
+}
+
+// fact is one value of a container's credentials.
+type fact struct {
+	value string
+	// minor is Difference.Minor. A hidden value is not shown.
+	minor, hidden bool
+}
+
+// hiddenValue is shown for a hidden value.
+const hiddenValue = "a value"
+
+func (f fact) String() string {
+	if f.hidden {
+		return hiddenValue
+	}
+	return f.value
+}
+
+// differingFacts compares the facts of a container. More than a running pod has in minor values does
+// no harm.
+func differingFacts(container string, got, want map[string]fact) (result []Difference) {
+	all := maps.Clone(want)
+	maps.Copy(all, got)
+	for _, field := range slices.Sorted(maps.Keys(all)) {
+		was, is := got[field], want[field]
+		minor := all[field].minor
+		if was.value == is.value || minor && was.value == "" {
+			continue
+		}
+		d := Difference{Container: container, Field: field, Got: was.String(), Want: is.String(), Minor: minor}
+		if d.Got == hiddenValue && d.Want == hiddenValue {
+			d.Want = "another value"
+		}
+		result = append(result, d)
+	}
+	return result
+}
+
+// facts returns the values of a container's credentials for one provider, by Difference.Field.
+func (p *Pod) facts(c *Container, d *annotations.Provider) map[string]fact {
+	result, values := map[string]fact{}, annotations.Values{}
+	hidden := map[string]bool{}
+	pointed := false
+	for i := range d.Variables {
+		known := &d.Variables[i]
+		set := c.variable(known.Name)
+		if set == nil {
+			continue
+		}
+		parameter := parameterOf(known, d)
+		switch {
+		case known.Credential && !pointed:
+			pointed = true
+			p.credential(c, d, set, values, result)
+		case known.Profiles:
+			result[known.Name] = fact{value: set.source(p.isOwnFile(c, set.Value))}
+		case parameter == nil || values[parameter.Name] != "":
+		case set.From != nil:
+			values[parameter.Name] = fromElsewhere
+		default:
+			value, err := parameter.Read(strings.ReplaceAll(set.Value, "$$", "$"))
+			values[parameter.Name], hidden[parameter.Name] = cmp.Or(value, set.Value), err != nil
+		}
+	}
+	for i := range d.Parameters {
+		parameter := &d.Parameters[i]
+		if value := values[parameter.Name]; value != "" {
+			minor := !identifies(parameter, d)
+			result[d.Key(parameter.Name)] = fact{value, minor, minor || hidden[parameter.Name]}
+		}
+	}
+	return result
+}
+
+// fromElsewhere stands for a value in a Secret or another object.
+const fromElsewhere = "a value from elsewhere"
+
+// source describes where a variable points to.
+func (v *Variable) source(lanyard bool) string {
+	switch {
+	case v.From != nil:
+		return fromElsewhere
+	case lanyard:
+		return "a file of Lanyard"
+	}
+	return "a file of its own"
+}
+
+// isOwnFile reports whether Lanyard mounts the file.
+func (p *Pod) isOwnFile(c *Container, file string) bool {
+	return c.TakesPart && strings.HasPrefix(slashes(file), slashes(p.MountPath)+"/")
+}
+
+// credential adds the token that a variable points to, and the identity in its credential file.
+func (p *Pod) credential(c *Container, d *annotations.Provider, set *Variable, values annotations.Values, result map[string]fact) {
+	file := slashes(set.Value)
+	if d.CredentialFile != nil && d.CredentialFile.Read != nil && set.From == nil {
+		inFile := p.inFile(c, d, file)
+		maps.Copy(values, inFile)
+		file = slashes(inFile[tokenFile])
+	}
+	i := slices.IndexFunc(c.Tokens, func(t Token) bool { return t.File == file })
+	if set.From != nil || i < 0 {
+		result[set.Name] = fact{value: set.source(p.isOwnFile(c, set.Value))}
+		return
+	}
+	result[d.Key("audience")] = fact{value: c.Tokens[i].Audience}
+	result[strings.TrimPrefix(annotations.TokenExpirationSeconds, annotations.Prefix)] = fact{value: fmt.Sprint(c.Tokens[i].ExpirationSeconds), minor: true}
+}
+
+// tokenFile is the name of the path of the token in annotations.Values.
+const tokenFile = "token-file"
+
+// inFile returns the values in a credential file. Lanyard and the other webhook have the content,
+// or the identity in it, in annotations of the pod. The result is nil for any other file.
+func (p *Pod) inFile(c *Container, d *annotations.Provider, file string) annotations.Values {
+	if p.isOwnFile(c, file) {
+		return d.CredentialFile.Read(p.Files[d.Name])
+	}
+	for _, other := range peer.All() {
+		if other.Provider != d.Name || !other.Wrote(file) {
+			continue
+		}
+		if values := d.CredentialFile.Read(p.annotations[other.Credentials]); values != nil {
+			return values
+		}
+		if other.Asks(p.annotations) { // its own container writes the file
+			values := annotations.Values{tokenFile: other.TokenPath}
+			identity := peer.Translate(p.settings, []*peer.Peer{other}, p.annotations)
+			for i := range d.Parameters {
+				if parameter := &d.Parameters[i]; identifies(parameter, d) {
+					values[parameter.Name] = identity[annotations.Key(d, parameter.Name)]
+				}
+			}
+			return values
+		}
+	}
+	return nil
+}
+
+// identifies reports whether the values of the parameter belong to an identity, such as a role,
+// and not to its use, such as a region.
+func identifies(p *annotations.Parameter, d *annotations.Provider) bool {
+	return p.Identity || p.Required || slices.Contains(d.PrincipalParameters, p.Name)
+}
+
+// parameterOf returns the parameter whose value is that of the variable; nil for other
+// variables.
+func parameterOf(v *annotations.Variable, d *annotations.Provider) *annotations.Parameter {
+	for i := range d.Parameters {
+		if p := &d.Parameters[i]; v.Value == "{"+p.Name+"}" {
+			return p
+		}
+	}
+	return nil
+}
+
+// RemoveOthers removes from the JSON object of a pod what makes Decide take the credentials of
+// another webhook for the containers' own: its token, the variables that point to it, and the
+// variables that Lanyard would write for the identities of the ServiceAccount. A pod that Lanyard
+// injected stays as it is.
+func RemoveOthers(pod map[string]any, s *annotations.Settings, identities []annotations.Identity) error {
+	p, err := Read(pod, s)
+	if err != nil || !p.OfOthers(s) {
+		return err
+	}
+	for i := range p.Containers {
+		for _, d := range s.Providers {
+			if c := &p.Containers[i]; c.usesOthers(d) {
+				c.markOthers(d, identities)
+			}
+		}
+	}
+	spec, _ := pod["spec"].(map[string]any)
+	p.removeInjected(spec, func(*Variable) bool { return false }, func(v *volume) bool {
+		return len(v.tokens()) > 0 && slices.ContainsFunc(s.Providers, func(d *annotations.Provider) bool { return d.CopyVolume == v.Name })
+	})
+	return nil
+}
+
+// markOthers marks as injected what another webhook has added to a container for a provider.
+func (c *Container) markOthers(d *annotations.Provider, identities []annotations.Identity) {
+	var identity *annotations.Identity
+	if at := slices.IndexFunc(identities, func(i annotations.Identity) bool { return i.Provider.Name == d.Name }); at >= 0 {
+		identity = &identities[at]
+	}
+	for i := range c.Variables {
+		v := &c.Variables[i]
+		if at := slices.IndexFunc(d.Variables, func(known annotations.Variable) bool { return known.Name == v.Name }); at >= 0 && v.From == nil {
+			v.Injected = c.couldBeOthers(v, &d.Variables[at], d, identity)
+		}
+	}
+	for i := range c.mounts {
+		c.mounts[i].injected = c.mounts[i].injected || c.mounts[i].Volume == d.CopyVolume
+	}
+}
+
+// couldBeOthers reports whether another webhook could have added the variable, and Lanyard would
+// write it. identity is that of the ServiceAccount; nil if it asks for none of the provider.
+func (c *Container) couldBeOthers(v *Variable, known *annotations.Variable, d *annotations.Provider, identity *annotations.Identity) bool {
+	parameter := parameterOf(known, d)
+	switch {
+	case known.Credential:
+		return c.ofOthers(v, d)
+	case parameter == nil, known.Group != "" && !c.hasGroup(known, d), identity != nil && identity.Values[parameter.Name] == "":
+		return false
+	}
+	_, err := parameter.Read(v.Value)
+	return err == nil
+}
+
+// hasGroup reports whether the container has all variables of a group, with one value. Users set
+// one of them.
+func (c *Container) hasGroup(of *annotations.Variable, d *annotations.Provider) bool {
+	first := c.variable(of.Name)
+	return !slices.ContainsFunc(d.Variables, func(known annotations.Variable) bool {
+		v := c.variable(known.Name)
+		return known.Group == of.Group && (v == nil || v.From != nil || v.Value != first.Value)
+	})
+}

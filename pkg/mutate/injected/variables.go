@@ -1,0 +1,197 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package injected
+
+import (
+	"encoding/json"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/lanyard-dev/lanyard/internal/provider"
+	"github.com/lanyard-dev/lanyard/internal/texts"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
+)
+
+// markInjected marks Lanyard's variables: the longest end of the list that has the
+// providers' variables, in their order, with values that Lanyard could have written. Lanyard
+// adds no variable that the container has already. Other variables that another webhook has
+// added behind them do not count.
+func (m mountedAt) markInjected(definitions []*annotations.Provider) {
+	variables := m.variables
+	type known struct {
+		*annotations.Provider
+		annotations.Variable
+	}
+	var before []known
+	for _, d := range definitions {
+		for _, v := range d.Variables {
+			if m.couldGive(&v, d) {
+				before = append(before, known{d, v})
+			}
+		}
+	}
+	all := len(before)
+	isRepeated := func(i int) bool {
+		return slices.ContainsFunc(variables[:i], func(v Variable) bool { return v.Name == variables[i].Name })
+	}
+	for i, v := range slices.Backward(variables) {
+		at := slices.IndexFunc(before, func(k known) bool { return k.Variable.Name == v.Name })
+		if at < 0 && len(before) == all {
+			continue
+		}
+		if at < 0 || isRepeated(i) || v.IsPodName() && before[at].PodName == "" ||
+			!v.IsPodName() && (v.From != nil || !fits(v.Value, before[at].Value, before[at].Provider, m)) {
+			return
+		}
+		variables[i].Injected = true
+		before = before[:at]
+	}
+}
+
+// markAmbiguous marks the injected variables before the first one that points to a file in
+// the token volume, which no container sets itself.
+func (m mountedAt) markAmbiguous(definitions []*annotations.Provider) {
+	for i := range m.variables {
+		if v := &m.variables[i]; v.Injected {
+			if slices.ContainsFunc(definitions, func(d *annotations.Provider) bool { return m.pointsInto(v, d) }) {
+				return
+			}
+			v.ambiguous = true
+		}
+	}
+}
+
+// IsPodName reports whether the value is the name of the pod.
+func (v *Variable) IsPodName() bool {
+	var from struct {
+		Field *struct {
+			Path string `json:"fieldPath"`
+		} `json:"fieldRef"`
+	}
+	return v.From != nil && json.Unmarshal(v.From, &from) == nil && from.Field != nil && from.Field.Path == provider.PodNameField
+}
+
+// placeholder matches a placeholder of a template in which QuoteMeta has escaped the
+// braces.
+var placeholder = regexp.MustCompile(`\\\{([a-z0-9-]+)\\\}`)
+
+// fits reports whether the template of a variable can result in the value.
+func fits(value, template string, d *annotations.Provider, m mountedAt) bool {
+	value = strings.ReplaceAll(value, "$$", "$")
+	if name, found := strings.CutPrefix(template, "{"); found && strings.Index(name, "}") == len(name)-1 {
+		return isValue(name[:len(name)-1], value, d, m)
+	}
+	if !strings.Contains(template, "{") {
+		return value == template
+	}
+	quoted := regexp.QuoteMeta(template)
+	match := regexp.MustCompile("^" + placeholder.ReplaceAllString(quoted, "(.+)") + "$").FindStringSubmatch(value)
+	if match == nil {
+		return false
+	}
+	for i, name := range placeholder.FindAllStringSubmatch(quoted, -1) {
+		if !isValue(name[1], match[i+1], d, m) {
+			return false
+		}
+	}
+	return true
+}
+
+// isValue reports whether a placeholder of this name can have the value.
+func isValue(name, value string, d *annotations.Provider, m mountedAt) bool {
+	if path, found := m.paths(d)[name]; found {
+		return value == path
+	}
+	for i := range d.Parameters {
+		if p := &d.Parameters[i]; p.Name == name {
+			read, err := p.Read(value)
+			return err == nil && read == value
+		}
+	}
+	return value != "" && texts.IsVisible(value)
+}
+
+// mountedAt is where a container has Lanyard's tokens.
+type mountedAt struct {
+	path      string // of the token volume, with slashes and without a drive
+	windows   bool
+	tokens    []Token           // of the container
+	variables []Variable        // of the container
+	files     map[string]string // of the pod, by provider
+}
+
+// variable returns the variable of the container with this name, or nil if there is none.
+func (m mountedAt) variable(name string) *Variable { return lastNamed(m.variables, name) }
+
+// paths returns the values that are paths of Lanyard's files, as the container sees them.
+func (m mountedAt) paths(d *annotations.Provider) annotations.Values {
+	subject := provider.Subject{Windows: m.windows}
+	values := annotations.Values{"token-file": subject.Path(m.path + "/" + d.TokenPath)}
+	if d.CredentialFile != nil {
+		values["credential-file"] = subject.Path(m.path + "/" + d.CredentialFile.Path)
+	}
+	return values
+}
+
+// hasVariables reports whether Lanyard gave the provider's variables to the container. A container
+// that points to credentials of its own gets none of them.
+func (m mountedAt) hasVariables(d *annotations.Provider) bool {
+	return slices.ContainsFunc(m.variables, func(v Variable) bool { return m.pointsInto(&v, d) || m.isCopy(v.Value, d) })
+}
+
+// couldGive reports whether Lanyard could have given the variable of the provider to the container:
+// not the ServiceAccount's own identity to a container that selects a profile, and not the token to
+// a container without the variable that SDKs need with it.
+func (m mountedAt) couldGive(v *annotations.Variable, d *annotations.Provider) bool {
+	switch {
+	case v.Direct && m.selectsProfile(d):
+		return false
+	case v.Credential && d.TokenAloneNeeds != "":
+		return m.variable(d.TokenAloneNeeds) != nil
+	}
+	return true
+}
+
+// selectsProfile reports whether the container selects a profile of Lanyard's file, and not of a
+// file of its own.
+func (m mountedAt) selectsProfile(d *annotations.Provider) bool {
+	return d.Profiles != nil && m.files[d.Name] != "" &&
+		slices.ContainsFunc(d.Profiles.Selectors, func(name string) bool {
+			v := m.variable(name)
+			return v != nil && (v.Value != "" || v.From != nil)
+		}) &&
+		!slices.ContainsFunc(d.Variables, func(known annotations.Variable) bool {
+			v := m.variable(known.Name)
+			return known.Profiles && v != nil && (v.From != nil || !fits(v.Value, known.Value, d, m))
+		})
+}
+
+// isCopy reports whether a path is that of a copy of the provider's token, Lanyard's or another
+// webhook's.
+func (m mountedAt) isCopy(path string, d *annotations.Provider) bool {
+	return d.CopyVolume != "" && slices.ContainsFunc(m.tokens, func(t Token) bool { return t.Volume == d.CopyVolume && t.File == slashes(path) })
+}
+
+// pointsInto reports whether a variable points to a file of the provider in the token volume.
+func (m mountedAt) pointsInto(v *Variable, d *annotations.Provider) bool {
+	return slices.ContainsFunc(d.Variables, func(known annotations.Variable) bool {
+		return (known.Credential || known.Profiles) && known.Name == v.Name && m.couldGive(&known, d) && fits(v.Value, known.Value, d, m)
+	})
+}
+
+// pointingTo returns the providers whose variables point to a file in the token volume.
+func pointingTo(variables []Variable, definitions []*annotations.Provider, mountPath string) []string {
+	var names []string
+	for _, d := range definitions {
+		if slices.ContainsFunc(d.Variables, func(v annotations.Variable) bool {
+			return (v.Credential || v.Profiles) && slices.ContainsFunc(variables, func(set Variable) bool {
+				return set.Name == v.Name && strings.HasPrefix(slashes(set.Value), mountPath+"/")
+			})
+		}) {
+			names = append(names, d.Name)
+		}
+	}
+	return names
+}

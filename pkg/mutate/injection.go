@@ -1,0 +1,142 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package mutate
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+
+	"github.com/lanyard-dev/lanyard/internal/jsonpatch"
+	"github.com/lanyard-dev/lanyard/internal/provider"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
+)
+
+// encodedInjection is a provider.Injection, encoded for the patches of many pods. It
+// does not change, and may be used concurrently.
+type encodedInjection struct {
+	mountPath string
+	providers []encodedProvider
+	// annotations are the annotations that Lanyard writes.
+	annotations []annotation
+	// allAnnotations is the JSON object of all annotations.
+	allAnnotations []byte
+	// label is the label of an injected pod.
+	label annotation
+	// environment has the variables of all providers, for a container that sets none
+	// of them.
+	environment [][]byte
+	// podNames reports whether a variable of environment is the name of the pod.
+	podNames bool
+	// conditional reports whether a provider gives its variables only to some containers.
+	conditional bool
+	// volumes are the token volume with each of its names.
+	volumes [2]encodedVolume
+	// volumeNames are the names of all volumes, the copies included.
+	volumeNames []string
+	// maxContainerBytes is the most that one container adds to a patch.
+	maxContainerBytes int
+	// known are the names of the variables that providers set or warn of.
+	known map[string]struct{}
+}
+
+// encodedProvider is a provider with its variables encoded.
+type encodedProvider struct {
+	*provider.Provider
+	variables [][]byte
+	// fieldPath is the credential file's annotation for the downward API.
+	fieldPath string
+	// copied is the volume of the copy of the token, if Copy has a path.
+	copied encodedVolume
+}
+
+// newInjection encodes an injection.
+func newInjection(injection *provider.Injection) *encodedInjection {
+	result := encodedInjection{mountPath: injection.MountPath, known: map[string]struct{}{}}
+	result.annotations = make([]annotation, 1)
+	for i := range injection.Providers {
+		p := encodedProvider{Provider: &injection.Providers[i]}
+		if p.File.Path != "" {
+			file := newAnnotation(annotations.Prefix+p.File.Annotation, p.File.Content, true)
+			p.fieldPath = "metadata.annotations['" + file.key + "']"
+			result.annotations = append(result.annotations, file)
+		}
+		for _, v := range p.Variables {
+			encoded := withValue(&v)
+			if v.PodName != "" {
+				result.podNames = true
+				field := fmt.Appendf(nil, `{"name":%s,"valueFrom":{"fieldRef":{"apiVersion":"v1","fieldPath":%s}}}`, quoted(v.Name), quoted(provider.PodNameField))
+				result.maxContainerBytes += max(0, len(encoded)-len(field))
+				encoded = field
+			}
+			p.variables = append(p.variables, encoded)
+			result.known[v.Name] = struct{}{}
+		}
+		result.conditional = result.conditional || p.Needs != ""
+		for _, shadow := range p.Shadows {
+			result.known[shadow.Name] = struct{}{}
+		}
+		for _, names := range p.Synonyms {
+			for _, name := range names {
+				result.known[name] = struct{}{}
+			}
+		}
+		result.environment = append(result.environment, p.variables...)
+		result.providers = append(result.providers, p)
+	}
+	result.annotations[0] = newAnnotation(annotations.Injected, strings.Join(result.Providers(), ","), false)
+	var members [][]byte
+	for _, a := range result.annotations {
+		members = append(members, a.member)
+	}
+	result.allAnnotations = fmt.Appendf(nil, "{%s}", bytes.Join(members, []byte(",")))
+	result.label = newAnnotation(annotations.IdentityLabel, annotations.IdentityInjected, false)
+	result.label.path = "/metadata/labels/" + jsonpatch.Escape(annotations.IdentityLabel)
+	result.encodeVolumes()
+	return &result
+}
+
+// withValue encodes a variable with its value, and not with the name of the pod.
+func withValue(v *annotations.Variable) []byte {
+	return fmt.Appendf(nil, `{"name":%s,"value":%s}`, quoted(v.Name), quoted(v.Value))
+}
+
+// encodeVolumes encodes the volumes and mounts, and adds the rest to maxContainerBytes.
+func (i *encodedInjection) encodeVolumes() {
+	i.volumeNames = []string{VolumeName, FallbackVolumeName}
+	for n, name := range i.volumeNames {
+		i.volumes[n] = newEncodedVolume(name, i.mountPath, i.sources())
+	}
+	longest := i.volumes[1].mounts
+	for n := range i.providers {
+		if p := &i.providers[n]; p.Copy.Path != "" {
+			p.copied = newEncodedVolume(p.Copy.Volume, p.Copy.MountPath, [][]byte{tokenSourceOf(&p.Token, p.Copy.Path)})
+			longest = append(longest, p.copied.mounts...)
+			i.volumeNames = append(i.volumeNames, p.Copy.Volume)
+		}
+	}
+	i.maxContainerBytes += jsonpatch.SizeOfExtend(maxPathBytes, i.environment) + jsonpatch.SizeOfExtend(maxPathBytes, longest)
+}
+
+// maxAdditionBytes is enough for the longest values of the three clouds, or usual values of more
+// than ten providers.
+const maxAdditionBytes = (20 << 10) * 3 / 7
+
+// checkSize returns an error with the sizes if the identities add more to a container than the
+// webhook has memory for. They do not fit into a container of any pod then.
+func (i *encodedInjection) checkSize() error {
+	if i.maxContainerBytes > maxAdditionBytes {
+		return fmt.Errorf("the identities add %d bytes to each container, want at most %d", i.maxContainerBytes, maxAdditionBytes)
+	}
+	return nil
+}
+
+// Providers lists the names of the providers, sorted.
+func (i *encodedInjection) Providers() []string {
+	var names []string
+	for _, p := range i.providers {
+		names = append(names, p.Name)
+	}
+	return names
+}

@@ -1,0 +1,198 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package mutate
+
+import (
+	"bytes"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/lanyard-dev/lanyard/internal/texts"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
+)
+
+// place is where a mount is, seen from a directory that Lanyard mounts a volume at.
+type place int
+
+const (
+	elsewhere place = iota // it does not matter
+	inside                 // at the directory, or below it
+	above                  // above it, and read-only
+)
+
+// placeOf returns where a mount of the pod is, seen from a clean directory. Nothing can be
+// mounted below a volume that is mounted read-only, unless it happens to have the directory.
+func (p *Pod) placeOf(m *mount, dir string) place {
+	path := normalizePath(string(m.path), p.Windows)
+	switch {
+	case annotations.IsInside(path, dir):
+		return inside
+	case annotations.IsInside(dir, path) && (m.readOnly || p.isReadOnly(m.volume)):
+		return above
+	}
+	return elsewhere
+}
+
+// isReadOnly reports whether the kubelet mounts the volume read-only in every container.
+func (p *Pod) isReadOnly(volume []byte) bool {
+	_, found := slices.BinarySearchFunc(p.readOnly, volume, bytes.Compare)
+	return found
+}
+
+// mountPoint is the state of a container's token mount path.
+type mountPoint int
+
+const (
+	free   mountPoint = iota // nothing
+	tokens                   // the token volume
+	taken                    // something else, there or below, or read-only above
+)
+
+// mountAt returns the state of a container's token mount path. A mount below the path
+// counts: it would need a directory in a volume that is read-only.
+//
+// It returns an error for a device at the token mount path, and for a mount there,
+// or below it, in another spelling, such as /run for /var/run. A path that begins with the
+// token mount path but leads elsewhere through dots is such a spelling too. So the guard and
+// other programs only need to compare strings.
+func (m *mutation) mountAt(c *container) (at mountPoint, by *mount, err error) {
+	var over *mount
+	for i := range c.mounts {
+		here := &c.mounts[i]
+		got := string(here.path)
+		literal := annotations.IsAtOrBelow(got, m.mountPath)
+		where := m.pod.placeOf(here, m.cleanPath)
+		switch {
+		case !literal && where == elsewhere:
+		case !literal && where == above:
+			over = here
+		case !literal || !isPlain(got, m.pod.Windows) || here.device:
+			return at, by, m.invalidMountPath(c, here)
+		case got == m.mountPath && string(here.volume) == m.tokenVolume.name && !here.partial:
+			at = max(at, tokens)
+		default:
+			at, by = taken, here
+		}
+	}
+	if at == free && over != nil {
+		return taken, over, nil
+	}
+	return at, by, nil
+}
+
+// occupied returns the finding about a mount that is in the way of what Lanyard mounts at a clean
+// directory.
+func (m *mutation) occupied(by *mount, dir, what, so string) Finding {
+	volume, path := texts.Cut(by.volume, texts.MaxShown), texts.Cut(by.path, texts.MaxShown)
+	f := Finding{
+		Reason: reason.MountPathTaken, Field: "volumeMounts[" + path + "]", Got: volume,
+		Detail: fmt.Sprintf("volume %q is mounted at %s, where %s would be, so it %s", volume, path, what, so),
+		Fix:    "Mount volume " + volume + " elsewhere.",
+	}
+	if m.pod.placeOf(by, dir) == above {
+		f.Detail = fmt.Sprintf("the read-only volume %q is mounted at %s, above the path of %s, so it %s", volume, path, what, so)
+	}
+	return f
+}
+
+// lacksMount is the guard's rule: it reports whether a container that is not left out has
+// nothing mounted at the token mount path, or the pod's annotations leave out so much that no
+// container has, unless the pod leaves a provider to a peer. Its error is a *reason.Error.
+func (p *Pod) lacksMount(selection *annotations.Pod, mountPath string) (bool, error) {
+	if selection.LeftToPeer != "" {
+		return false, nil
+	}
+	if err := p.readLists(nil); err != nil {
+		return false, err
+	}
+	return p.leavesNothing(selection, mountPath) || slices.ContainsFunc(p.containers, func(c container) bool {
+		return c.kind != ephemeralContainers && selection.Selects(string(c.name)) && !p.hasMount(&c, mountPath)
+	}), nil
+}
+
+// leavesNothing reports whether the lists of the pod leave out so much that none of its
+// containers has anything mounted at the token mount path. What peers leave out is no mistake
+// of the pod.
+func (p *Pod) leavesNothing(selection *annotations.Pod, mountPath string) bool {
+	if len(selection.Containers)+len(selection.SkipContainers) == 0 || selection.LeftToPeer != "" {
+		return false
+	}
+	found := false
+	for i := range p.containers {
+		if c := &p.containers[i]; c.kind != ephemeralContainers {
+			found = true
+			if selection.Selects(string(c.name)) || p.hasMount(c, mountPath) {
+				return false
+			}
+		}
+	}
+	return found
+}
+
+// hasMount is what the guard asks about a container: whether something is mounted at the
+// token mount path or below it, or is in the way of that.
+func (p *Pod) hasMount(c *container, mountPath string) bool {
+	return slices.ContainsFunc(c.mounts, func(m mount) bool {
+		return !m.device && (annotations.IsAtOrBelow(string(m.path), mountPath) || p.placeOf(&m, normalizePath(mountPath, p.Windows)) == above)
+	})
+}
+
+// isPlain reports whether a path has no other spelling, apart from its case on
+// Windows. Such paths can be compared as strings.
+func isPlain(p string, windows bool) bool {
+	return p == path.Clean(p) && !(windows && strings.Contains(p, `\`))
+}
+
+// maxPathLength is the length of the longest path that a kernel mounts (PATH_MAX).
+const maxPathLength = 4096
+
+// normalizePath returns the canonical spelling of a path. On Windows a path may have a
+// drive and backslashes, and its case does not matter. A path that no kernel mounts stays
+// as it is.
+func normalizePath(p string, windows bool) string {
+	if len(p) > maxPathLength {
+		return p
+	}
+	if windows {
+		p = strings.ToLower(strings.ReplaceAll(p, `\`, "/"))
+		if len(p) > 1 && p[1] == ':' {
+			p = p[2:]
+		}
+	}
+	if !strings.HasPrefix(p, "/") {
+		p = "/" + p
+	}
+	return path.Clean(p)
+}
+
+func (m *mutation) invalidMountPath(c *container, got *mount) error {
+	list, name, detail := "volumeMounts", "mountPath", fmt.Sprintf("is at the token mount path, but spelled differently; write it as %s or below, without dots, drive, backslashes and extra slashes", m.mountPath)
+	if got.device {
+		list, name, detail = "volumeDevices", "devicePath", fmt.Sprintf("is at the token mount path %s; a device must not be there", m.mountPath)
+	}
+	return &reason.Error{
+		Reason: reason.InvalidMountPath,
+		Err:    field.Invalid(field.NewPath("spec", string(c.kind)).Index(c.index).Child(list).Index(got.index).Child(name), texts.Cut(got.path, texts.MaxShown), detail),
+	}
+}
+
+// missingMounts returns the mounts that the container lacks. at is the state of its token
+// mount path.
+func (m *mutation) missingMounts(c *container, at mountPoint) [][]byte {
+	var missing [][]byte
+	if at == free {
+		missing = m.tokenVolume.mounts
+	}
+	for i := range m.copies {
+		if copied := &m.copies[i]; m.copyIsFree(c, copied) {
+			missing = append(missing, copied.copied.mounts...)
+		}
+	}
+	return missing
+}
