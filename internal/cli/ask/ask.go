@@ -243,10 +243,7 @@ func Original(pod []byte, s *annotations.Settings, unchanged bool, decision *mut
 	if decision != nil {
 		identities = decision.Identities
 	}
-	if err := injected.RemoveOthers(original.Object, s, identities); err != nil { // leaves alone what Lanyard injected
-		return nil, err
-	}
-	if err := injected.Remove(original.Object, s, unchanged); err != nil {
+	if err := injected.RemoveAll(original.Object, s, unchanged, identities); err != nil {
 		return nil, err
 	}
 	name, given, values := original.GetName(), original.GetLabels(), original.GetAnnotations()

@@ -187,11 +187,7 @@ func (n *Namespace) judge(p *pod, object *corev1.Pod, raw []byte, unchanged bool
 		return err
 	}
 	p.state, p.differences = compared.State, compared.Differences
-	original, err := ask.Original(raw, n.Settings, unchanged, compared.Decision)
-	if err != nil {
-		return err
-	}
-	selected, certain := cluster.Selects(n.registration, original.GetLabels())
+	selected, certain := cluster.Selects(n.registration, labelsAtCreation(object))
 	selection, _ := n.ParsePod(object.Annotations, object.Labels[annotations.Inject])
 	switch {
 	case selection.OptOut:
@@ -213,10 +209,25 @@ func (n *Namespace) judge(p *pod, object *corev1.Pod, raw []byte, unchanged bool
 	case p.state != injected.Stale && p.state != injected.Without && !compared.OfOthers:
 		return nil
 	}
+	original, err := ask.Original(raw, n.Settings, unchanged, compared.Decision)
+	if err != nil {
+		return err
+	}
 	if p.running, err = injected.Read(json.RawMessage(raw), n.Settings); err == nil {
 		p.original, err = json.Marshal(original.Object)
 	}
 	return err
+}
+
+// labelsAtCreation returns the labels of a pod without the label that Lanyard writes: the API server
+// selected the pod before it was injected.
+func labelsAtCreation(pod *corev1.Pod) map[string]string {
+	if pod.Annotations[annotations.Injected] == "" || pod.Labels[annotations.IdentityLabel] != annotations.IdentityInjected {
+		return pod.Labels
+	}
+	labels := maps.Clone(pod.Labels)
+	delete(labels, annotations.IdentityLabel)
+	return labels
 }
 
 // UnreadOwners returns the kinds of Kubernetes that own the pods, or their owners, and were

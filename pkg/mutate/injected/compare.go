@@ -68,21 +68,28 @@ func Compare(s *annotations.Settings, serviceAccount, namespace *annotations.Obj
 	if err != nil {
 		return Comparison{}, err
 	}
-	c := comparer{settings: s, serviceAccount: serviceAccount, namespace: namespace, running: pod}
-	if running.OfOthers(s) {
-		return c.compareOthers(running, unchanged)
+	c := comparer{s, serviceAccount, namespace, pod}
+	ofOthers, compare := running.OfOthers(s), c.compareOwn
+	if ofOthers {
+		compare = c.compareOthers
 	}
-	original, fresh, decision, err := c.again(unchanged)
-	if err == nil && !unchanged && running.showsOthers(original, fresh, s) {
-		_, fresh, decision, err = c.again(true)
-	}
+	result, err := compare(running, unchanged)
 	if denied, ok := errors.AsType[*reason.Error](err); ok {
-		return Comparison{State: Unknown, Denial: denied}, nil
+		return Comparison{State: Unknown, Denial: denied, OfOthers: ofOthers}, nil
+	}
+	return result, err
+}
+
+// compareOwn compares a pod that has its credentials from Lanyard, or none.
+func (c *comparer) compareOwn(running *Pod, unchanged bool) (Comparison, error) {
+	original, fresh, decision, err := c.again(unchanged, nil)
+	if err == nil && !unchanged && running.showsOthers(original, fresh, c.settings) {
+		_, fresh, decision, err = c.again(true, nil)
 	}
 	if err != nil {
 		return Comparison{}, err
 	}
-	return Comparison{State: running.state(fresh, decision, s), Decision: decision}, nil
+	return Comparison{State: running.state(fresh, decision, c.settings), Decision: decision}, nil
 }
 
 // state returns the state of a running pod. fresh is a new pod, and decision is about it.
@@ -140,26 +147,18 @@ type comparer struct {
 	settings                  *annotations.Settings
 	serviceAccount, namespace *annotations.Object
 	running                   []byte
-	// ofOthers reports whether another webhook injected the running pod. identities are then
-	// those of the ServiceAccount.
-	ofOthers   bool
-	identities []annotations.Identity
 }
 
 // again injects into the running pod again: first into the pod as it was created, which it
-// returns too, and then into its ephemeral containers.
-func (c *comparer) again(unchanged bool) (original, fresh *Pod, decision *mutate.Decision, err error) {
+// returns too, and then into its ephemeral containers. identities are the identities of the
+// ServiceAccount, if another webhook injected the pod.
+func (c *comparer) again(unchanged bool, identities []annotations.Identity) (original, fresh *Pod, decision *mutate.Decision, err error) {
 	var object map[string]any
 	if err := json.Unmarshal(c.running, &object); err != nil {
 		return nil, nil, nil, fmt.Errorf("read the pod: %w", err)
 	}
-	if err := Remove(object, c.settings, unchanged); err != nil {
+	if err := RemoveAll(object, c.settings, unchanged, identities); err != nil {
 		return nil, nil, nil, err
-	}
-	if c.ofOthers {
-		if err := RemoveOthers(object, c.settings, c.identities); err != nil {
-			return nil, nil, nil, err
-		}
 	}
 	if original, err = Read(object, c.settings); err != nil {
 		return nil, nil, nil, err
@@ -241,15 +240,20 @@ func (p *Pod) pairs(fresh *Pod) func(yield func(c, other *Container) bool) {
 			if c.Kind == Ephemeral && !c.TakesPart {
 				continue
 			}
-			var other *Container
-			if at := slices.IndexFunc(fresh.Containers, func(o Container) bool { return o.Kind == c.Kind && o.Name == c.Name }); at >= 0 {
-				other = &fresh.Containers[at]
-			}
-			if !yield(c, other) {
+			if !yield(c, fresh.container(c)) {
 				return
 			}
 		}
 	}
+}
+
+// container returns the container of the pod with the kind and the name of c, or nil if there is none.
+func (p *Pod) container(c *Container) *Container {
+	at := slices.IndexFunc(p.Containers, func(o Container) bool { return o.Kind == c.Kind && o.Name == c.Name })
+	if at < 0 {
+		return nil
+	}
+	return &p.Containers[at]
 }
 
 // sameToken compares two tokens. The volumes may have different names.
@@ -337,8 +341,8 @@ func (p *Pod) showsOthers(original, fresh *Pod, s *annotations.Settings) bool {
 // the running pod.
 func (p *Pod) gets(name string, running, fresh *Pod) bool {
 	for c, other := range running.pairs(fresh) {
-		at := slices.IndexFunc(p.Containers, func(o Container) bool { return o.Kind == c.Kind && o.Name == c.Name })
-		if v := c.variable(name); v != nil && v.Injected && other != nil && sameVariable(v, other.variable(name)) && at >= 0 && p.Containers[at].variable(name) == nil {
+		v, before := c.variable(name), p.container(c)
+		if v != nil && v.Injected && other != nil && sameVariable(v, other.variable(name)) && before != nil && before.variable(name) == nil {
 			return true
 		}
 	}

@@ -307,14 +307,37 @@ func slashes(file string) string {
 }
 
 // Remove removes Lanyard's additions from the JSON object of a pod: marks, the label,
-// volumes, mounts and variables. A pod that was not injected stays as it is. A variable that
-// the container itself may have set, as in Compare, stays only if the annotations of the
+// volumes, mounts and variables. It does not change a pod that Lanyard did not inject. A variable
+// that the container itself may have set, as in Compare, stays only if the annotations of the
 // ServiceAccount are unchanged since the pod was created.
 func Remove(pod map[string]any, s *annotations.Settings, unchanged bool) error {
 	p, err := Read(pod, s)
 	if err != nil || len(p.Providers) == 0 {
 		return err
 	}
+	p.removeOwn(pod, s, unchanged)
+	return nil
+}
+
+// RemoveAll removes the credentials that Lanyard or another webhook gave a pod. Of Lanyard's, it
+// removes what Remove does. Of another webhook's, it removes what makes Decide take them for the
+// containers' own: the token, the variables that point to it, and the variables that Lanyard would
+// write for the identities of the ServiceAccount.
+func RemoveAll(pod map[string]any, s *annotations.Settings, unchanged bool, identities []annotations.Identity) error {
+	p, err := Read(pod, s)
+	switch {
+	case err != nil:
+		return err
+	case len(p.Providers) > 0:
+		p.removeOwn(pod, s, unchanged)
+	case p.OfOthers(s):
+		p.removeOthers(pod, s, identities)
+	}
+	return nil
+}
+
+// removeOwn removes what Lanyard added to the pod. p is the result of Read.
+func (p *Pod) removeOwn(pod map[string]any, s *annotations.Settings, unchanged bool) {
 	metadata, _ := pod["metadata"].(map[string]any)
 	marks, _ := metadata["annotations"].(map[string]any)
 	for _, key := range s.Marks() {
@@ -325,7 +348,6 @@ func Remove(pod map[string]any, s *annotations.Settings, unchanged bool) error {
 	}
 	spec, _ := pod["spec"].(map[string]any)
 	p.removeInjected(spec, func(v *Variable) bool { return unchanged && v.ambiguous }, func(v *volume) bool { return p.isOwn(v, s) })
-	return nil
 }
 
 // removeInjected removes the injected mounts and variables, unless a variable is the container's own, and

@@ -5,7 +5,6 @@ package injected
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -69,19 +68,19 @@ func (c *Container) ofOthers(v *Variable, d *annotations.Provider) bool {
 // them for the containers' own.
 func (c *comparer) compareOthers(running *Pod, unchanged bool) (Comparison, error) {
 	decision, err := c.decide(c.running, nil)
-	if err == nil && decision.Reason != reason.OptedOut {
-		c.ofOthers, c.identities = true, decision.Identities
-		var fresh *Pod
-		if _, fresh, decision, err = c.again(unchanged); err == nil {
-			result := running.byMeaning(fresh, c.settings)
-			result.Decision = decision
-			return result, nil
-		}
+	if err != nil {
+		return Comparison{}, err
 	}
-	if denied, ok := errors.AsType[*reason.Error](err); ok {
-		return Comparison{State: Unknown, Denial: denied, OfOthers: true}, nil
+	if decision.Reason == reason.OptedOut {
+		return Comparison{State: OptedOut, Decision: decision, OfOthers: true}, nil
 	}
-	return Comparison{State: OptedOut, Decision: decision, OfOthers: true}, err
+	_, fresh, decision, err := c.again(unchanged, decision.Identities)
+	if err != nil {
+		return Comparison{}, err
+	}
+	result := running.byMeaning(fresh, c.settings)
+	result.Decision = decision
+	return result, nil
 }
 
 // byMeaning compares a pod that has its credentials from another webhook with a new one: by the
@@ -223,9 +222,6 @@ func (p *Pod) credential(c *Container, d *annotations.Provider, set *Variable, v
 	result[strings.TrimPrefix(annotations.TokenExpirationSeconds, annotations.Prefix)] = fact{value: fmt.Sprint(c.Tokens[i].ExpirationSeconds), minor: true}
 }
 
-// tokenFile is the name of the path of the token in annotations.Values.
-const tokenFile = "token-file"
-
 // inFile returns the values in a credential file. Lanyard and the other webhook have the content,
 // or the identity in it, in annotations of the pod. The result is nil for any other file.
 func (p *Pod) inFile(c *Container, d *annotations.Provider, file string) annotations.Values {
@@ -259,26 +255,16 @@ func identifies(p *annotations.Parameter, d *annotations.Provider) bool {
 	return p.Identity || p.Required || slices.Contains(d.PrincipalParameters, p.Name)
 }
 
-// parameterOf returns the parameter whose value is that of the variable; nil for other
-// variables.
+// parameterOf returns the parameter whose value is the value of the variable, or nil if there is none.
 func parameterOf(v *annotations.Variable, d *annotations.Provider) *annotations.Parameter {
-	for i := range d.Parameters {
-		if p := &d.Parameters[i]; v.Value == "{"+p.Name+"}" {
-			return p
-		}
+	if name, found := onlyPlaceholder(v.Value); found {
+		return parameter(name, d)
 	}
 	return nil
 }
 
-// RemoveOthers removes from the JSON object of a pod what makes Decide take the credentials of
-// another webhook for the containers' own: its token, the variables that point to it, and the
-// variables that Lanyard would write for the identities of the ServiceAccount. A pod that Lanyard
-// injected stays as it is.
-func RemoveOthers(pod map[string]any, s *annotations.Settings, identities []annotations.Identity) error {
-	p, err := Read(pod, s)
-	if err != nil || !p.OfOthers(s) {
-		return err
-	}
+// removeOthers removes what another webhook added to the pod. p is the result of Read.
+func (p *Pod) removeOthers(pod map[string]any, s *annotations.Settings, identities []annotations.Identity) {
 	for i := range p.Containers {
 		for _, d := range s.Providers {
 			if c := &p.Containers[i]; c.usesOthers(d) {
@@ -290,7 +276,6 @@ func RemoveOthers(pod map[string]any, s *annotations.Settings, identities []anno
 	p.removeInjected(spec, func(*Variable) bool { return false }, func(v *volume) bool {
 		return len(v.tokens()) > 0 && slices.ContainsFunc(s.Providers, func(d *annotations.Provider) bool { return d.CopyVolume == v.Name })
 	})
-	return nil
 }
 
 // markOthers marks as injected what another webhook has added to a container for a provider.
