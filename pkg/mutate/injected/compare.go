@@ -68,12 +68,12 @@ func Compare(s *annotations.Settings, serviceAccount, namespace *annotations.Obj
 	if err != nil {
 		return Comparison{}, err
 	}
-	c := comparer{s, serviceAccount, namespace, pod}
+	c := comparer{s, serviceAccount, namespace, pod, running}
 	ofOthers, compare := running.OfOthers(s), c.compareOwn
 	if ofOthers {
 		compare = c.compareOthers
 	}
-	result, err := compare(running, unchanged)
+	result, err := compare(unchanged)
 	if denied, ok := errors.AsType[*reason.Error](err); ok {
 		return Comparison{State: Unknown, Denial: denied, OfOthers: ofOthers}, nil
 	}
@@ -81,15 +81,18 @@ func Compare(s *annotations.Settings, serviceAccount, namespace *annotations.Obj
 }
 
 // compareOwn compares a pod that has its credentials from Lanyard, or none.
-func (c *comparer) compareOwn(running *Pod, unchanged bool) (Comparison, error) {
+func (c *comparer) compareOwn(unchanged bool) (Comparison, error) {
 	original, fresh, decision, err := c.again(unchanged, nil)
-	if err == nil && !unchanged && running.showsOthers(original, fresh, c.settings) {
-		_, fresh, decision, err = c.again(true, nil)
+	if err == nil && !unchanged && !same(c.running, fresh, c.settings) {
+		var own bool
+		if own, err = c.showsOthers(original, fresh); own {
+			_, fresh, decision, err = c.again(true, nil)
+		}
 	}
 	if err != nil {
 		return Comparison{}, err
 	}
-	return Comparison{State: running.state(fresh, decision, c.settings), Decision: decision}, nil
+	return Comparison{State: c.running.state(fresh, decision, c.settings), Decision: decision}, nil
 }
 
 // state returns the state of a running pod. fresh is a new pod, and decision is about it.
@@ -146,58 +149,67 @@ func (p *Pod) hasToken(fresh *Pod) bool {
 type comparer struct {
 	settings                  *annotations.Settings
 	serviceAccount, namespace *annotations.Object
-	running                   []byte
+	pod                       []byte
+	running                   *Pod // which pod was read into
 }
 
 // again injects into the running pod again: first into the pod as it was created, which it
 // returns too, and then into its ephemeral containers. identities are the identities of the
 // ServiceAccount, if another webhook injected the pod.
-func (c *comparer) again(unchanged bool, identities []annotations.Identity) (original, fresh *Pod, decision *mutate.Decision, err error) {
+func (c *comparer) again(unchanged bool, identities []annotations.Identity) (original []byte, fresh *Pod, decision *mutate.Decision, err error) {
 	var object map[string]any
-	if err := json.Unmarshal(c.running, &object); err != nil {
+	if err := json.Unmarshal(c.pod, &object); err != nil {
 		return nil, nil, nil, fmt.Errorf("read the pod: %w", err)
 	}
-	if err := RemoveAll(object, c.settings, unchanged, identities); err != nil {
-		return nil, nil, nil, err
+	c.running.removeAll(object, c.settings, unchanged, identities)
+	if original, err = json.Marshal(object); err != nil {
+		return nil, nil, nil, fmt.Errorf("read the pod: %w", err)
 	}
-	if original, err = Read(object, c.settings); err != nil {
-		return nil, nil, nil, err
-	}
+	created := original
 	spec, _ := object["spec"].(map[string]any)
 	ephemeral, debugged := spec["ephemeralContainers"]
-	delete(spec, "ephemeralContainers")
-	object, decision, err = c.inject(object, nil)
-	if err == nil && debugged {
-		var old []byte
-		if old, err = json.Marshal(object); err == nil {
-			spec, _ = object["spec"].(map[string]any)
-			spec["ephemeralContainers"] = ephemeral
-			object, _, err = c.inject(object, old)
+	if debugged {
+		delete(spec, "ephemeralContainers")
+		if created, err = json.Marshal(object); err != nil {
+			return nil, nil, nil, fmt.Errorf("read the pod: %w", err)
 		}
+	}
+	text, decision, err := c.inject(created, nil)
+	if err == nil && debugged {
+		text, err = c.debug(text, ephemeral)
 	}
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	fresh, err = Read(object, c.settings)
+	fresh, err = Read(json.RawMessage(text), c.settings)
 	return original, fresh, decision, err
 }
 
-// inject decides about a pod, and returns it with the patch. old is the pod without its
-// ephemeral containers; nil for a new pod.
-func (c *comparer) inject(object map[string]any, old []byte) (map[string]any, *mutate.Decision, error) {
+// debug adds ephemeral containers to a pod, and injects into them.
+func (c *comparer) debug(pod []byte, ephemeral any) ([]byte, error) {
+	var object map[string]any
+	if err := json.Unmarshal(pod, &object); err != nil {
+		return nil, fmt.Errorf("read the pod: %w", err)
+	}
+	spec, _ := object["spec"].(map[string]any)
+	spec["ephemeralContainers"] = ephemeral
 	text, err := json.Marshal(object)
 	if err != nil {
-		return nil, nil, fmt.Errorf("read the pod: %w", err)
+		return nil, fmt.Errorf("read the pod: %w", err)
 	}
-	decision, err := c.decide(text, old)
+	text, _, err = c.inject(text, pod)
+	return text, err
+}
+
+// inject decides about the JSON of a pod, and returns it with the patch. old is the pod without its
+// ephemeral containers, or nil for a new pod.
+func (c *comparer) inject(pod, old []byte) ([]byte, *mutate.Decision, error) {
+	decision, err := c.decide(pod, old)
 	if err != nil {
 		return nil, nil, err
 	}
-	if text, err = decision.Apply(text); err != nil {
-		return nil, nil, err
-	}
-	var result map[string]any
-	return result, decision, json.Unmarshal(text, &result)
+	text, err := decision.Apply(pod)
+	return text, decision, err
 }
 
 // decide decides about the JSON of a pod.
@@ -316,25 +328,29 @@ func sameVariable(a, b *Variable) bool {
 	return a.Value == b.Value && (bytes.Equal(a.From, b.From) || a.IsPodName() && b.IsPodName())
 }
 
-// showsOthers reports whether the pod differs from a new one only in variables that can be
+// showsOthers reports whether the running pod differs from a new one only in variables that can be
 // the containers' own, and another container has what a new pod gets in each of them: so it
-// was injected with the current identity.
-func (p *Pod) showsOthers(original, fresh *Pod, s *annotations.Settings) bool {
-	definitions := p.definitions(s)
+// was injected with the current identity. created is the JSON of the pod as it was created.
+func (c *comparer) showsOthers(created []byte, fresh *Pod) (bool, error) {
+	original, err := Read(json.RawMessage(created), c.settings)
+	if err != nil {
+		return false, err
+	}
+	definitions := c.running.definitions(c.settings)
 	found := false
-	for c, other := range p.pairs(fresh) {
+	for container, other := range c.running.pairs(fresh) {
 		if other == nil {
-			return false
+			return false, nil
 		}
-		for _, name := range differingVariables(c, other, definitions) {
+		for _, name := range differingVariables(container, other, definitions) {
 			found = true
-			own := c.variable(name)
-			if own == nil || !own.Injected || !own.ambiguous || !original.gets(name, p, fresh) {
-				return false
+			own := container.variable(name)
+			if own == nil || !own.Injected || !own.ambiguous || !original.gets(name, c.running, fresh) {
+				return false, nil
 			}
 		}
 	}
-	return found
+	return found, nil
 }
 
 // gets reports whether a container without the variable gets it with the value that it has in

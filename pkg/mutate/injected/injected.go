@@ -156,9 +156,12 @@ type source struct {
 
 // Read reads a pod: a pointer to a Pod of the API, an unstructured object or JSON.
 func Read(pod any, s *annotations.Settings) (*Pod, error) {
-	text, err := json.Marshal(pod)
-	if err != nil {
-		return nil, fmt.Errorf("read the pod: %w", err)
+	text, isText := pod.(json.RawMessage)
+	if !isText {
+		var err error
+		if text, err = json.Marshal(pod); err != nil {
+			return nil, fmt.Errorf("read the pod: %w", err)
+		}
 	}
 	var m manifest
 	if err := json.Unmarshal(text, &m); err != nil {
@@ -325,18 +328,23 @@ func Remove(pod map[string]any, s *annotations.Settings, unchanged bool) error {
 // write for the identities of the ServiceAccount.
 func RemoveAll(pod map[string]any, s *annotations.Settings, unchanged bool, identities []annotations.Identity) error {
 	p, err := Read(pod, s)
+	if err == nil {
+		p.removeAll(pod, s, unchanged, identities)
+	}
+	return err
+}
+
+// removeAll is RemoveAll for a pod that was read. p is the result of Read.
+func (p *Pod) removeAll(pod map[string]any, s *annotations.Settings, unchanged bool, identities []annotations.Identity) {
 	switch {
-	case err != nil:
-		return err
 	case len(p.Providers) > 0:
 		p.removeOwn(pod, s, unchanged)
 	case p.OfOthers(s):
 		p.removeOthers(pod, s, identities)
 	}
-	return nil
 }
 
-// removeOwn removes what Lanyard added to the pod. p is the result of Read.
+// removeOwn removes what Lanyard added to the pod.
 func (p *Pod) removeOwn(pod map[string]any, s *annotations.Settings, unchanged bool) {
 	metadata, _ := pod["metadata"].(map[string]any)
 	marks, _ := metadata["annotations"].(map[string]any)

@@ -66,8 +66,8 @@ func (c *Container) ofOthers(v *Variable, d *annotations.Provider) bool {
 
 // compareOthers compares a pod that has its credentials from another webhook. Decide would take
 // them for the containers' own.
-func (c *comparer) compareOthers(running *Pod, unchanged bool) (Comparison, error) {
-	decision, err := c.decide(c.running, nil)
+func (c *comparer) compareOthers(unchanged bool) (Comparison, error) {
+	decision, err := c.decide(c.pod, nil)
 	if err != nil {
 		return Comparison{}, err
 	}
@@ -78,7 +78,7 @@ func (c *comparer) compareOthers(running *Pod, unchanged bool) (Comparison, erro
 	if err != nil {
 		return Comparison{}, err
 	}
-	result := running.byMeaning(fresh, c.settings)
+	result := c.running.byMeaning(fresh, c.settings)
 	result.Decision = decision
 	return result, nil
 }
@@ -263,7 +263,7 @@ func parameterOf(v *annotations.Variable, d *annotations.Provider) *annotations.
 	return nil
 }
 
-// removeOthers removes what another webhook added to the pod. p is the result of Read.
+// removeOthers removes what another webhook added to the pod, and marks it in p as injected.
 func (p *Pod) removeOthers(pod map[string]any, s *annotations.Settings, identities []annotations.Identity) {
 	for i := range p.Containers {
 		for _, d := range s.Providers {
