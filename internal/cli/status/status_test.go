@@ -445,7 +445,7 @@ func TestPodsThatWereJustInjectedNeedNoRestart(t *testing.T) {
 	}
 }
 
-// answering answers each question in the same way, and counts.
+// answering gives each question the same answer, and counts the questions.
 func answering(n *status.Namespace, answer ask.Answer) (asked int, err error) {
 	for _, q := range n.Questions() {
 		asked++

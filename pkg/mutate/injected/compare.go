@@ -16,8 +16,8 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
 )
 
-// State compares the credentials of a running pod with the credentials of a new pod. All
-// commands use the same words.
+// State says how the credentials of a running pod compare with those of a new pod. All commands use
+// these words.
 type State string
 
 const (
@@ -31,7 +31,7 @@ const (
 	// LeftOut means that neither it nor a new pod gets any, because its annotations leave
 	// out all containers, or something else is mounted at their token mount path.
 	LeftOut State = "left-out"
-	// None means that its ServiceAccount asks for nothing, and that it has nothing.
+	// None means that it has no credentials, and that its ServiceAccount asks for none.
 	None State = "none"
 	// Excluded means that Lanyard is not called for it, or for its namespace.
 	Excluded State = "excluded"
@@ -45,11 +45,11 @@ const (
 // Comparison is the result of Compare.
 type Comparison struct {
 	State State
-	// Decision is the decision about a new pod with the fields of the running one; nil if it
-	// would be denied, because of Denial.
+	// Decision is the decision about a new pod with the fields of the running one. If such a pod
+	// would be denied, it is nil, and Denial says why.
 	Decision *mutate.Decision
 	Denial   *reason.Error
-	// OfOthers is Pod.OfOthers, and Differences are those of such a pod.
+	// OfOthers is the result of Pod.OfOthers. Differences is set only for such a pod.
 	OfOthers    bool
 	Differences []Difference
 }
@@ -58,11 +58,11 @@ type Comparison struct {
 // decides about the rest, and compares the pod that results. The State is never Excluded,
 // because a pod does not show whether Lanyard is called for it.
 //
-// A container can set a variable itself, directly before Lanyard's, to a value that Lanyard
-// could have written for an earlier identity. unchanged reports whether the annotations of
-// the ServiceAccount are known to be those of the time when the pod was created: such a
-// variable is then the container's own. Otherwise it counts as Lanyard's, unless another
-// container has the current value. The error is for JSON that is no pod.
+// A container can set a variable itself, directly before Lanyard's, to a value that Lanyard could
+// have written for an earlier identity. unchanged reports whether the ServiceAccount is known to
+// have the same annotations as when the pod was created: then such a variable is the container's
+// own. Otherwise it counts as Lanyard's, unless another container has the current value. Compare
+// returns an error only if the JSON is not a pod.
 func Compare(s *annotations.Settings, serviceAccount, namespace *annotations.Object, pod []byte, unchanged bool) (Comparison, error) {
 	running, err := Read(json.RawMessage(pod), s)
 	if err != nil {
@@ -80,7 +80,7 @@ func Compare(s *annotations.Settings, serviceAccount, namespace *annotations.Obj
 	return result, err
 }
 
-// compareOwn compares a pod that has its credentials from Lanyard, or none.
+// compareOwn compares a pod that Lanyard injected, or nobody.
 func (c *comparer) compareOwn(unchanged bool) (Comparison, error) {
 	original, fresh, decision, err := c.again(unchanged, nil)
 	if err == nil && !unchanged && !same(c.running, fresh, c.settings) {
@@ -118,10 +118,10 @@ func (p *Pod) differing(fresh *Pod) State {
 	return Stale
 }
 
-// Against compares a pod with a new pod that the API server has made from the same pod, or from
-// the template of its workload, where a decision of Lanyard alone is different. The state is
-// Unknown if Lanyard gives neither of them credentials: the API server does not call it for the
-// pod.
+// Against compares a pod with a new pod that the API server returned for the same pod, or for the
+// template of its workload. Other webhooks and policies have changed that pod as well. The state is
+// Unknown if neither pod has credentials from Lanyard, because the API server does not seem to call
+// it.
 func (p *Pod) Against(fresh *Pod, s *annotations.Settings) Comparison {
 	result := Comparison{State: Current}
 	if p.OfOthers(s) {
@@ -328,9 +328,9 @@ func sameVariable(a, b *Variable) bool {
 	return a.Value == b.Value && (bytes.Equal(a.From, b.From) || a.IsPodName() && b.IsPodName())
 }
 
-// showsOthers reports whether the running pod differs from a new one only in variables that can be
-// the containers' own, and another container has what a new pod gets in each of them: so it
-// was injected with the current identity. created is the JSON of the pod as it was created.
+// showsOthers reports whether the running pod differs from a new one only in variables that the
+// containers may have set themselves, and another container shows that the pod was injected with
+// the current values of these variables. created is the JSON of the pod as it was created.
 func (c *comparer) showsOthers(created []byte, fresh *Pod) (bool, error) {
 	original, err := Read(json.RawMessage(created), c.settings)
 	if err != nil {
@@ -353,8 +353,8 @@ func (c *comparer) showsOthers(created []byte, fresh *Pod) (bool, error) {
 	return found, nil
 }
 
-// gets reports whether a container without the variable gets it with the value that it has in
-// the running pod.
+// gets reports whether a new pod has a container that did not set the variable, and that gets the
+// value which it has in the running pod.
 func (p *Pod) gets(name string, running, fresh *Pod) bool {
 	for c, other := range running.pairs(fresh) {
 		v, before := c.variable(name), p.container(c)

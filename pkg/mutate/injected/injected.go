@@ -40,7 +40,7 @@ type Pod struct {
 	// Containers are all containers, in the order init, ordinary and ephemeral.
 	Containers []Container
 
-	// copies are Lanyard's copies of tokens, in volumes of their own.
+	// copies are Lanyard's copies of tokens, each in its own volume.
 	copies      []Token
 	settings    *annotations.Settings
 	annotations map[string]string
@@ -301,7 +301,7 @@ func (p *Pod) setFile(m *mount) {
 	}
 }
 
-// slashes returns the path of a file in a Windows container as its mount has it.
+// slashes returns the path of a file in a Windows container in the form of its mount path.
 func slashes(file string) string {
 	if len(file) > 2 && file[1] == ':' {
 		file = file[2:]
@@ -322,9 +322,9 @@ func Remove(pod map[string]any, s *annotations.Settings, unchanged bool) error {
 	return nil
 }
 
-// RemoveAll removes the credentials that Lanyard or another webhook gave a pod. Of Lanyard's, it
-// removes what Remove does. Of another webhook's, it removes what makes Decide take them for the
-// containers' own: the token, the variables that point to it, and the variables that Lanyard would
+// RemoveAll removes the credentials that Lanyard or another webhook injected. For Lanyard, it does
+// what Remove does. For another webhook, it removes what Decide would take for the containers' own
+// credentials: the token, the variables that point to it, and the variables that Lanyard would
 // write for the identities of the ServiceAccount.
 func RemoveAll(pod map[string]any, s *annotations.Settings, unchanged bool, identities []annotations.Identity) error {
 	p, err := Read(pod, s)
@@ -358,8 +358,8 @@ func (p *Pod) removeOwn(pod map[string]any, s *annotations.Settings, unchanged b
 	p.removeInjected(spec, func(v *Variable) bool { return unchanged && v.ambiguous }, func(v *volume) bool { return p.isOwn(v, s) })
 }
 
-// removeInjected removes the injected mounts and variables, unless a variable is the container's own, and
-// the volumes that were added, unless a mount needs them.
+// removeInjected removes the injected mounts and variables, except the container's own variables,
+// and the added volumes, except those that a mount still needs.
 func (p *Pod) removeInjected(spec map[string]any, isOwn func(*Variable) bool, added func(*volume) bool) {
 	i := 0
 	used := map[string]bool{}

@@ -22,12 +22,12 @@ type Difference struct {
 	// Field is the name of the annotation that sets the value, without the prefix, such as
 	// aws-role-arn, or the variable that points to the credentials.
 	Field string `json:"field"`
-	// Got is the value of the running pod, and Want is that of a new pod; empty for none. Only
-	// identities are shown of the variables that users can set, too.
+	// Got is the value in the running pod, and Want the value in a new pod. They are empty if there
+	// is none. Of variables that users can set, only identities are shown.
 	Got  string `json:"got"`
 	Want string `json:"want"`
-	// Minor reports whether the pod is Current nevertheless: it has the same identity, but a
-	// program may notice.
+	// Minor reports whether the pod is Current despite the difference: it has the same identity,
+	// but a program may notice.
 	Minor bool `json:"minor,omitempty"`
 }
 
@@ -36,8 +36,8 @@ func (d Difference) String() string {
 	return fmt.Sprintf("%s: %s: running pod %s, new pod %s", d.Container, d.Field, cmp.Or(d.Got, "none"), cmp.Or(d.Want, "none"))
 }
 
-// OfOthers reports whether another webhook that Lanyard knows gave the pod its credentials, and
-// Lanyard did not.
+// OfOthers reports whether another webhook that Lanyard knows injected the pod, and Lanyard did
+// not.
 func (p *Pod) OfOthers(s *annotations.Settings) bool {
 	return len(p.Providers) == 0 && slices.ContainsFunc(p.Containers, func(c Container) bool {
 		return slices.ContainsFunc(s.Providers, func(d *annotations.Provider) bool { return c.usesOthers(d) })
@@ -64,8 +64,8 @@ func (c *Container) ofOthers(v *Variable, d *annotations.Provider) bool {
 	})
 }
 
-// compareOthers compares a pod that has its credentials from another webhook. Decide would take
-// them for the containers' own.
+// compareOthers compares a pod that another webhook injected. Decide would take its credentials for
+// the containers' own.
 func (c *comparer) compareOthers(unchanged bool) (Comparison, error) {
 	decision, err := c.decide(c.pod, nil)
 	if err != nil {
@@ -83,8 +83,8 @@ func (c *comparer) compareOthers(unchanged bool) (Comparison, error) {
 	return result, nil
 }
 
-// byMeaning compares a pod that has its credentials from another webhook with a new one: by the
-// identities and the audiences, not by the names of volumes and paths.
+// byMeaning compares a pod that another webhook injected with a new one. It compares identities and
+// audiences, not names of volumes and paths.
 func (p *Pod) byMeaning(fresh *Pod, s *annotations.Settings) Comparison {
 	result := Comparison{State: Current, OfOthers: true, Differences: p.differences(fresh, s)}
 	if slices.ContainsFunc(result.Differences, func(d Difference) bool { return !d.Minor }) {
@@ -130,8 +130,8 @@ func (f fact) String() string {
 	return f.value
 }
 
-// differingFacts compares the facts of a container. More than a running pod has in minor values does
-// no harm.
+// differingFacts compares the facts of a container. It ignores a minor value that only the new pod
+// has.
 func differingFacts(container string, got, want map[string]fact) (result []Difference) {
 	all := maps.Clone(want)
 	maps.Copy(all, got)
@@ -189,7 +189,7 @@ func (p *Pod) facts(c *Container, d *annotations.Provider) map[string]fact {
 // fromElsewhere stands for a value in a Secret or another object.
 const fromElsewhere = "a value from elsewhere"
 
-// source describes where a variable points to.
+// source describes what a variable points to.
 func (v *Variable) source(lanyard bool) string {
 	switch {
 	case v.From != nil:
@@ -222,8 +222,8 @@ func (p *Pod) credential(c *Container, d *annotations.Provider, set *Variable, v
 	result[strings.TrimPrefix(annotations.TokenExpirationSeconds, annotations.Prefix)] = fact{value: fmt.Sprint(c.Tokens[i].ExpirationSeconds), minor: true}
 }
 
-// inFile returns the values in a credential file. Lanyard and the other webhook have the content,
-// or the identity in it, in annotations of the pod. The result is nil for any other file.
+// inFile returns the values in a credential file, or nil if the file is not Lanyard's or another
+// webhook's: these keep its content, or the identity in it, in annotations of the pod.
 func (p *Pod) inFile(c *Container, d *annotations.Provider, file string) annotations.Values {
 	if p.isOwnFile(c, file) {
 		return d.CredentialFile.Read(p.Files[d.Name])
@@ -296,7 +296,7 @@ func (c *Container) markOthers(d *annotations.Provider, identities []annotations
 }
 
 // couldBeOthers reports whether another webhook could have added the variable, and Lanyard would
-// write it. identity is that of the ServiceAccount; nil if it asks for none of the provider.
+// write it. identity is the ServiceAccount's, or nil if it asks for none of the provider.
 func (c *Container) couldBeOthers(v *Variable, known *annotations.Variable, d *annotations.Provider, identity *annotations.Identity) bool {
 	parameter := parameterOf(known, d)
 	switch {
@@ -309,8 +309,8 @@ func (c *Container) couldBeOthers(v *Variable, known *annotations.Variable, d *a
 	return err == nil
 }
 
-// hasGroup reports whether the container has all variables of a group, with one value. Users set
-// one of them.
+// hasGroup reports whether the container has all variables of a group, with the same value. Users
+// usually set only one of them.
 func (c *Container) hasGroup(of *annotations.Variable, d *annotations.Provider) bool {
 	first := c.variable(of.Name)
 	return !slices.ContainsFunc(d.Variables, func(known annotations.Variable) bool {

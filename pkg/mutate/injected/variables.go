@@ -14,10 +14,10 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
-// markInjected marks Lanyard's variables: the longest end of the list that has the
-// providers' variables, in their order, with values that Lanyard could have written. Lanyard
-// adds no variable that the container has already. Other variables that another webhook has
-// added behind them do not count.
+// markInjected marks Lanyard's variables: the longest end of the list that has the providers'
+// variables, in their order, with values that Lanyard could have written. Lanyard adds no variable
+// that the container has already. It ignores other variables at the end, which another webhook may
+// have added.
 func (m mountedAt) markInjected(definitions []*annotations.Provider) {
 	variables := m.variables
 	type known struct {
@@ -130,7 +130,7 @@ func isValue(name, value string, d *annotations.Provider, m mountedAt) bool {
 	return value != "" && texts.IsVisible(value)
 }
 
-// mountedAt is where a container has Lanyard's tokens.
+// mountedAt describes a container with Lanyard's tokens, and where they are mounted.
 type mountedAt struct {
 	path      string // of the token volume, with slashes and without a drive
 	windows   bool
@@ -188,8 +188,8 @@ func (m mountedAt) selectsProfile(d *annotations.Provider) bool {
 		})
 }
 
-// isCopy reports whether a path is that of a copy of the provider's token, Lanyard's or another
-// webhook's.
+// isCopy reports whether a path is the path of a copy of the provider's token, which Lanyard or
+// another webhook mounted.
 func (m mountedAt) isCopy(path string, d *annotations.Provider) bool {
 	return d.CopyVolume != "" && slices.ContainsFunc(m.tokens, func(t Token) bool { return t.Volume == d.CopyVolume && t.File == slashes(path) })
 }
