@@ -105,7 +105,7 @@ type wantView struct {
 	Synonyms []string
 	// Complete is true if Value has all of its values; empty if it always has.
 	Complete string
-	// Is is "credential" or empty.
+	// Is is either "credential" or empty.
 	Is string
 	// PodName is true if the variable is to have the name of the pod; empty for never.
 	PodName string

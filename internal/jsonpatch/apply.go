@@ -9,7 +9,7 @@ import (
 	evanphx "github.com/evanphx/json-patch/v5"
 )
 
-// Apply returns the JSON of an object after a patch; nil is no patch.
+// Apply applies a patch to the JSON of an object. A nil patch changes nothing.
 func Apply(object, patch []byte) ([]byte, error) {
 	if len(patch) == 0 {
 		return object, nil

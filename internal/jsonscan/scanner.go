@@ -27,7 +27,7 @@ const (
 	Null   = jsontext.KindNull
 )
 
-// Name names a kind as an error message shows it.
+// Name returns the name of a kind for an error message.
 func Name(kind jsontext.Kind) string {
 	switch kind {
 	case Object:
@@ -42,14 +42,14 @@ func Name(kind jsontext.Kind) string {
 	return "no value"
 }
 
-// Scanner is a position in a JSON text. It moves forward. Make it with New.
+// Scanner reads a JSON text from its start to its end. Make it with New.
 type Scanner struct {
 	text    []byte
 	source  bytes.Buffer // of the text
 	decoder *jsontext.Decoder
 }
 
-// options are those of encoding/json.
+// options make jsontext accept what encoding/json accepts.
 var options = []jsontext.Options{jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)}
 
 // New returns a Scanner at the start of text. text must not change while results
@@ -72,7 +72,7 @@ func (s *Scanner) Reset(text []byte) {
 // State returns the text and the decoder that reads it, for Continue.
 func (s *Scanner) State() ([]byte, *jsontext.Decoder) { return s.text, s.decoder }
 
-// Continue returns a Scanner that goes on where another is, and moves it too.
+// Continue returns a Scanner that reads on from the position of another one. Both move together.
 func Continue(text []byte, decoder *jsontext.Decoder) *Scanner {
 	return &Scanner{text: text, decoder: decoder}
 }
@@ -129,7 +129,7 @@ func (s *Scanner) Array(element func(index int) error) error {
 	}
 }
 
-// open enters an object or array. For a null it is done at once.
+// open enters an object or array. It reports that a null is already at its end.
 func (s *Scanner) open(kind jsontext.Kind) (done bool, err error) {
 	switch s.Kind() {
 	case Null:
@@ -159,7 +159,7 @@ func (s *Scanner) skipUnread(before int64) error {
 	return s.Skip()
 }
 
-// read reads the string, number, boolean or null that comes next, and returns its text.
+// read returns the text of the next string, number, boolean or null.
 func (s *Scanner) read() ([]byte, error) {
 	value, err := s.decoder.ReadValue()
 	end := s.decoder.InputOffset()
@@ -196,7 +196,8 @@ func unquote(quoted []byte, limit int) []byte {
 		return text
 	}
 	if len(quoted)/longestEscape > limit {
-		// What the cut breaks is after the limit: at most two sequences, for one character.
+		// A cut can break at most two sequences, those of one character, and they are beyond the
+		// limit.
 		quoted = quoted[:min(len(quoted), longestEscape*(limit+2))]
 	}
 	text, _ := jsontext.AppendUnquote(nil, quoted) // up to the end, or the cut
@@ -218,15 +219,15 @@ func (s *Scanner) ReadCut(into *string, limit int) error {
 	return err
 }
 
-// Raw skips the value that comes next and returns its text.
+// Raw skips the next value and returns its text.
 func (s *Scanner) Raw() ([]byte, error) {
 	start := s.next()
 	err := s.Skip()
 	return s.text[start:max(start, int(s.decoder.InputOffset()))], err
 }
 
-// Skip moves past the value that comes next. It does not call ReadValue, which is a
-// recursion: a value that is nested deeply would take megabytes of stack.
+// Skip skips the next value. It does not call ReadValue, which is recursive: a deeply nested value
+// would take megabytes of stack.
 func (s *Scanner) Skip() error { return malformed(s.decoder.SkipValue()) }
 
 // End reports an error unless only white space is left.
@@ -240,7 +241,7 @@ func (s *Scanner) End() error {
 	return nil
 }
 
-// next returns the position of the value that comes next.
+// next returns the position of the next value.
 func (s *Scanner) next() int {
 	rest := s.text[s.decoder.InputOffset():]
 	return len(s.text) - len(bytes.TrimLeft(rest, " \t\r\n:,"))
@@ -248,7 +249,7 @@ func (s *Scanner) next() int {
 
 var errEnd = errors.New("unexpected end of JSON")
 
-// want returns an error with the wanted value and the next one.
+// want returns an error that names the wanted kind and the actual one.
 func (s *Scanner) want(what string) error {
 	kind := s.Kind()
 	if kind != jsontext.KindInvalid {

@@ -24,9 +24,9 @@ import (
 // namespaceFile has the namespace of the pod that the program runs in.
 const namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
-// Complete returns the settings of the injection. It also validates the other options, and sets
-// the ones that follow from them. It reports all mistakes at once. reserved are the audiences of
-// the API server.
+// Complete returns the settings of the injection. It also validates the other options and fills in
+// those that are derived. It reports all mistakes at once. reserved lists the audiences of the API
+// server.
 func (o *Options) Complete(reserved []string) (*annotations.Settings, error) {
 	s, err := o.Settings(reserved)
 	v := validation{errs: []error{err}}

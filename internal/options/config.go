@@ -13,8 +13,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/settings"
 )
 
-// Load returns the options of a command line and of the file of --config, whose content
-// readFile returns. The command line may be of another version: unknown flags have no effect.
+// Load returns the options of a command line and of the file of --config, whose content readFile
+// returns. It ignores unknown flags, because the command line may come from another version.
 func Load(args []string, readFile func(name string) ([]byte, error)) (*Options, error) {
 	o := New()
 	fs := o.FlagSet()
@@ -57,8 +57,8 @@ func find(fs *pflag.FlagSet, name string) (kind string, set func(text string) er
 	return flag.Value.Type(), func(text string) error { return fs.Set(name, text) }, nil
 }
 
-// Restart lists the settings that differ in the files of o and next, and that a running
-// program cannot change.
+// Restart lists the settings that differ between o and next and that take effect only after a
+// restart.
 func (o *Options) Restart(next *Options) []string {
 	same := func(name string) bool { return o.File.Settings[name] == next.File.Settings[name] }
 	return slices.DeleteFunc(slices.Sorted(slices.Values(settings.ServingNames())), same)

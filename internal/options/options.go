@@ -52,7 +52,7 @@ type Options struct {
 	TLSCertFile, TLSPrivateKeyFile string
 	TLSMinVersion                  string
 	TLSCipherSuites                []string
-	// MinVersion and CipherSuites are these two for tls.Config. Complete sets them.
+	// MinVersion and CipherSuites are for the tls.Config. Complete sets them.
 	MinVersion                      uint16
 	CipherSuites                    []uint16
 	ClientCAFile                    string
@@ -64,7 +64,7 @@ type Options struct {
 	CertificateDNSNames                               []string
 	WebhookConfigurationName                          string
 
-	// Injection are the settings of the injection as they are written. File is the content of
+	// Injection holds the settings of the injection as they were given. File is the content of
 	// ConfigFile, or nil if there is none.
 	Injection *annotations.Settings
 	File      *settings.File

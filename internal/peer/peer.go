@@ -276,8 +276,8 @@ func (p *Peer) Asks(values map[string]string) bool {
 	return !slices.ContainsFunc(p.Identity, func(key string) bool { return values[key] == "" })
 }
 
-// Wrote reports whether the peer can have written the value of a variable: the path of its
-// token, or of another file that it mounts.
+// Wrote reports whether the value of a variable is the path of the peer's token, or of another file
+// that the peer mounts.
 func (p *Peer) Wrote(value string) bool {
 	return value != "" && value == p.TokenPath || slices.ContainsFunc(p.Paths, func(path string) bool { return value == path || strings.HasPrefix(value, path+"/") })
 }

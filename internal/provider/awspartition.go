@@ -14,12 +14,12 @@ import (
 // AWSPartition is a partition of AWS, as in the file partitions.json of the AWS SDKs, with
 // which a test in test/e2e/sdk/go compares AWSPartitions.
 type AWSPartition struct {
-	// Name is part of each ARN, such as aws-cn.
+	// Name is the partition in an ARN, such as aws-cn.
 	Name string
 	// Domain is the end of the names of the endpoints, such as amazonaws.com.cn.
 	Domain string
-	// RegionStart is the start of the names of the partition's regions, such as cn-; empty for
-	// the partition aws, to which all other regions belong.
+	// RegionStart is the prefix of the names of the partition's regions, such as cn-. It is empty
+	// for the partition aws, which contains all other regions.
 	RegionStart string
 }
 
@@ -44,9 +44,9 @@ func AWSPartitionOf(region string) string {
 	return all[max(i, 0)].Name
 }
 
-// awsDoubt compares the partition of the role with the region. A token for a role of one
-// partition is not accepted in another, and only the partition aws has an endpoint without a
-// region. Nothing is known of a partition that is newer than Lanyard.
+// awsDoubt compares the partition of the role with the region. A token for a role of one partition
+// is not accepted in another, and only the partition aws has an endpoint without a region. It says
+// nothing about a partition that it does not know.
 func awsDoubt(v annotations.Values) (parameter, why string) {
 	parts := strings.SplitN(v["role-arn"], ":", 3)
 	if len(parts) < 3 {

@@ -175,9 +175,9 @@ func parseGCPLifetime(value string) (string, error) {
 	return value, nil
 }
 
-// expandGCPServiceAccount returns the e-mail of a service account, for its name.
-// The project of an organization's domain, example.com:project, or of a partner's cloud,
-// s3ns:project, is the other way around in an e-mail.
+// expandGCPServiceAccount returns the e-mail of a service account, for its name. In an e-mail, the
+// parts of a domain-scoped project (example.com:project) or of a partner's project (s3ns:project)
+// are in reverse order.
 func expandGCPServiceAccount(value string, cluster func(string) string) string {
 	project := cluster("default-project")
 	if value == "" || project == "" || strings.Contains(value, "@") {

@@ -51,8 +51,8 @@ type Provider struct {
 	Shadows []annotations.Shadow
 	// Synonyms are variables that belong to a group of Variables, by the name of the group.
 	Synonyms map[string][]string
-	// Selectors are the variables by which a container selects a profile of File, and Profiles
-	// are the names of the profiles; empty without profiles.
+	// Selectors are the variables with which a container selects a profile in File, and Profiles
+	// are the names of the profiles. Both are empty if there are no profiles.
 	Selectors, Profiles []string
 	// Needs is the variable without which a container gets none of Variables; empty for none.
 	Needs string

@@ -146,8 +146,8 @@ func plain(err error) error {
 	return errors.Join(errs...)
 }
 
-// place is where a value is in the file. node is the value, or if the file lacks it, the value
-// around it.
+// place is the position of a value in the file. node is the value, or its parent if the file does
+// not contain it.
 type place struct {
 	path *field.Path
 	node *yaml.Node
@@ -173,12 +173,12 @@ func (p place) index(i int) place {
 	return place{p.path.Index(i), node}
 }
 
-// error adds the line to a mistake.
+// error adds the line number to a mistake.
 func (p place) error(err *field.Error) error {
 	return fmt.Errorf("line %d: %w", p.node.Line, err)
 }
 
-// valueOf returns the value of a key, or the node if it lacks the key.
+// valueOf returns the value of a key, or the node itself if it does not have the key.
 func valueOf(node *yaml.Node, key string) *yaml.Node {
 	if node.Kind == yaml.MappingNode {
 		for i := 0; i+1 < len(node.Content); i += 2 {

@@ -280,8 +280,8 @@ func TestTheExamplesAreValid(t *testing.T) {
 	}
 }
 
-// hostValue returns a file in which the variable has the value. Its parameters a and name are
-// annotations, and any address is a value of a. Its parameter c is the cluster's.
+// hostValue returns a configuration file whose provider sets the variable to the value. Annotations
+// set the parameters a, which may be any address, and name. Only the cluster sets c.
 func hostValue(variable, value string) string {
 	return "providers:\n- name: x\n  audience: x\n  parameters:\n  - {name: a, required: true}\n  - {name: name, pattern: '[a-z.-]+', example: b}\n  - {name: c, clusterOnly: true}\n" +
 		"  environment:\n  - {name: " + variable + ", value: '" + value + "'}\n"

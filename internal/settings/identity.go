@@ -41,8 +41,8 @@ func (p *parser) identities(at place) {
 	}
 }
 
-// mappings returns the mappings of the file. Mistakes have their lines. The settings
-// include the file's providers.
+// mappings returns the mappings of the file. Mistakes contain the line number. The settings include
+// the file's providers.
 func (f *File) mappings(s *annotations.Settings) ([]*annotations.Mapping, error) {
 	var mappings []*annotations.Mapping
 	var errs []error

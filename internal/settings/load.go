@@ -33,8 +33,8 @@ func Load(config []byte, reserved []string) (*annotations.Settings, error) {
 	return s, errors.Join(errs...)
 }
 
-// Written returns the settings of the file, for New. The common audiences of API servers are
-// reserved.
+// Written returns the settings in the file, for New. It reserves the common audiences of API
+// servers.
 func (f *File) Written() (*annotations.Settings, error) {
 	written := Default()
 	written.ReservedAudiences = annotations.CommonAPIServerAudiences()
@@ -61,7 +61,7 @@ func ServingNames() []string {
 	}
 }
 
-// Field is one of the settings by the name of its flag, which is its name in the file, too.
+// Field is a setting. Its name is the same on the command line and in the file.
 type Field struct {
 	Name, Usage string
 	Value       Value
@@ -82,14 +82,14 @@ func (v Value) String() string { return v.get() }
 // Set changes the setting.
 func (v Value) Set(text string) error { return v.set(text) }
 
-// Type returns the name that pflag has for the type.
+// Type returns pflag's name of the type.
 func (v Value) Type() string { return v.kind }
 
 // listType is the Type of a list, as pflag calls it.
 const listType = "stringSlice"
 
 // Apply sets the settings of the file, in the order of their names. find returns the type of a
-// setting, as Value.Type, and how to set it, or nil if it has no effect.
+// setting and a function that sets it, or nil if the setting has no effect.
 func (f *File) Apply(find func(name string) (kind string, set func(text string) error, err error)) error {
 	for _, name := range slices.Sorted(maps.Keys(f.Settings)) {
 		kind, set, err := find(name)
@@ -143,7 +143,7 @@ func numberValue(p *int64) Value {
 	}}
 }
 
-// globsValue is a list in one text, which New splits.
+// globsValue is a list that is written as one string; New splits it.
 func globsValue(p *[]string) Value {
 	return Value{"string", func() string { return strings.Join(*p, ",") }, func(text string) error {
 		if *p = nil; text != "" {
@@ -153,8 +153,8 @@ func globsValue(p *[]string) Value {
 	}}
 }
 
-// listValue is a list of texts. The first Set replaces the default, and further ones add to it,
-// so that a flag can be repeated.
+// listValue is a list of strings. The first Set replaces the default, and further calls append, so
+// that a flag can be repeated.
 func listValue(p *[]string) Value {
 	set := false
 	return Value{listType, func() string {

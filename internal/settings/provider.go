@@ -103,7 +103,7 @@ func (p *parser) accept(err error, at place, value any) {
 	}
 }
 
-// missing adds a mistake about a value that the file lacks.
+// missing adds a mistake about a missing value.
 func (p *parser) missing(at place, want string) { p.add(at, field.Required(at.path, want)) }
 
 // limit adds a mistake if there are too many elements.
@@ -254,10 +254,10 @@ func (p *parser) variable(v *annotations.Variable, d *annotations.Provider, at p
 	p.require(!v.Credential || v.Group == "", at.child("group"), v.Group, "has no effect with credential: true")
 }
 
-// decidesHost reports whether the parameter can decide which server gets the token. The name of
-// a variable does not tell whether a program takes its value for an address, so the values of
-// the parameter do: whether the grammar accepts an address, or the end of one. In a URL, the
-// parameter must come after the host, whatever its grammar.
+// decidesHost reports whether the parameter can decide which server gets the token. The name of a
+// variable does not show whether a program uses its value as an address, so decidesHost asks
+// whether the parameter's grammar accepts an address, or the end of one. In a URL, the parameter
+// must come after the host, whatever its grammar.
 func decidesHost(parameter *annotations.Parameter, v *annotations.Variable) bool {
 	before, after, found := strings.Cut(v.Value, "{"+parameter.Name+"}")
 	if !found {

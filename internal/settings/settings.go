@@ -1,8 +1,8 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package settings makes the settings of the injection. lanyard-webhook,
-// lanyard and programs that embed the webhooks call New once for each load.
+// Package settings makes the settings of the injection. lanyard-webhook, lanyard-webhook, lanyard
+// and programs that embed the webhooks call New once per load.
 //
 // The package also reads the file of --config: settings by the names of the flags,
 // custom providers and identity mappings. A custom provider becomes a
@@ -23,7 +23,7 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
-// Default returns the settings that flags have by default, for New.
+// Default returns the defaults of all flags, for New.
 func Default() *annotations.Settings {
 	s := &annotations.Settings{
 		TokenExpirationSeconds: annotations.DefaultTokenExpirationSeconds, TokenMountPath: annotations.DefaultTokenMountPath,
@@ -36,10 +36,10 @@ func Default() *annotations.Settings {
 	return s
 }
 
-// New returns the settings with values as flags and a file have them, and with the providers
-// and mappings of the file, which may be nil. It does not change written. A parameter that
-// written lacks has the default of its flag. New reports all mistakes at once, each with the
-// name of the flag that sets the value.
+// New returns the settings for the values of flags and the file, and for the providers and mappings
+// in the file, which may be nil. It does not change written. A parameter that is not in written
+// gets the default of its flag. New reports all mistakes at once, each with the name of the flag
+// that sets the value.
 func New(written *annotations.Settings, file *File) (*annotations.Settings, []error) {
 	s, builtin := *written, provider.Builtin()
 	if file == nil {
@@ -88,7 +88,7 @@ func New(written *annotations.Settings, file *File) (*annotations.Settings, []er
 	return &s, nil
 }
 
-// adopt sets what follows from the names of the peers.
+// adopt sets the values that depend on the names of the peers.
 func adopt(s *annotations.Settings) error {
 	found, err := peer.Named(s.Peers)
 	s.Peers = nil

@@ -5,15 +5,16 @@ package annotations
 
 import "strings"
 
-// Object is the part of a ServiceAccount or of a Namespace that decisions about pods
-// depend on. ServiceAccountObject and NamespaceObject make it from the object's metadata.
+// Object contains the parts of a ServiceAccount or Namespace that a decision depends on.
+// ServiceAccountObject and NamespaceObject make it from the object's metadata.
 type Object struct {
 	// Namespace and Name are the names of the object. A Namespace has no Namespace.
 	Namespace, Name string
 	// Annotations are the annotations of the object. Those without Prefix do not matter.
 	Annotations map[string]string
-	// TooLarge is the size in bytes, keys and values together, of annotations that were not
-	// kept because no valid object has so many. Annotations is then nil. It is 0 otherwise.
+	// TooLarge is the size in bytes of the annotations, keys and values together, if they are
+	// larger than those of any valid object and were not kept: Annotations is nil then. Otherwise,
+	// it is 0.
 	TooLarge int
 	// Label is the value of the label IdentityLabel of a ServiceAccount, or of the label
 	// Inject of a Namespace; empty if not set.

@@ -42,8 +42,8 @@ type parser struct {
 // add adds the error at a key.
 func (p *parser) add(key string, err *field.Error) { p.errs = append(p.errs, err.WithOrigin(key)) }
 
-// KeyOf returns the annotation key that an error of ParseServiceAccount, ParseNamespace or
-// ParsePod is about; empty for an error about no single annotation.
+// KeyOf returns the annotation key that an error of ParseServiceAccount, ParseNamespace or ParsePod
+// is about, or "" if it is not about a single annotation.
 func KeyOf(err *field.Error) string { return err.Origin }
 
 // invalid reports the value of key, once: several providers may read it.

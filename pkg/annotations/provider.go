@@ -54,8 +54,8 @@ type Provider struct {
 	// Synonyms are variables that SDKs read in place of the variables of a Group, by the name
 	// of the group. A container that sets one of them gets none of the group.
 	Synonyms map[string][]string
-	// Doubt, if set, returns why SDKs cannot use an identity with these values, and the
-	// parameter that it is about; "" if they can.
+	// Doubt, if set, says why SDKs cannot use an identity with these values, and names the
+	// parameter. It returns "" if they can.
 	Doubt func(Values) (parameter, why string)
 	// TokenAlone reports whether a ServiceAccount can ask for the token without an
 	// identity, by the annotation "tokens". The variables without a value of an
@@ -130,8 +130,7 @@ func (d *Provider) IdentityKeys() []string {
 	return slices.DeleteFunc(d.Keys(), func(key string) bool { return !d.Identifies(key) })
 }
 
-// AsksBy returns what a ServiceAccount must have to ask for an identity of the provider, for a
-// message.
+// AsksBy describes, for a message, how a ServiceAccount asks for an identity of the provider.
 func (d *Provider) AsksBy() string {
 	if d.Plain() {
 		return Audience + " as the only identity"
@@ -325,9 +324,9 @@ type CredentialFile struct {
 	Path string
 	// Content returns the text of the file, or "" for no file.
 	Content func(Values, []Profile) string
-	// Read returns the values in the text of a file that is Content for one identity, or that
-	// another program wrote for the same SDKs, with the path of the token as token-file; nil if
-	// there are none. It is nil for a file that has no identity by itself.
+	// Read parses a file that Content returned, or that another program wrote for the same SDKs,
+	// and returns its values. The path of the token is the value token-file. It returns nil if the
+	// file has no such values. Read itself is nil for a file that does not contain an identity.
 	Read func(text string) Values
 }
 
@@ -335,12 +334,12 @@ type CredentialFile struct {
 type Shadow struct {
 	// Name is the variable's name.
 	Name string
-	// Unless lists the values with which the variable does no harm.
+	// Unless lists the values that do no harm.
 	Unless []string
 }
 
-// Harms reports whether a container that sets the variable to this value, or derives the value
-// from elsewhere, may not use the injected identity.
+// Harms reports whether SDKs may ignore the injected identity in a container that sets the variable
+// to this value, or takes the value from a Secret or another object.
 func (s *Shadow) Harms(value string, derived bool) bool {
 	return derived || !slices.Contains(s.Unless, value)
 }

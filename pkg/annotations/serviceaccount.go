@@ -91,8 +91,8 @@ func (s *Settings) ParseServiceAccount(namespace, name string, annotations map[s
 	return &account, nil
 }
 
-// Doubts returns why SDKs cannot use identities of the ServiceAccount, if so: each names an
-// annotation.
+// Doubts explains why SDKs cannot use identities of the ServiceAccount. Each string names an
+// annotation. It returns nil if nothing is wrong.
 func (a *ServiceAccount) Doubts() []string {
 	var doubts []string
 	for i := range a.Identities {

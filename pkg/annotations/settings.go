@@ -249,7 +249,8 @@ func identifies(d *Provider, annotations map[string]string) bool {
 	return false
 }
 
-// Owner returns the provider that an annotation key is of; nil for a key of all or of none.
+// Owner returns the provider that an annotation key belongs to, or nil if it belongs to none or
+// applies to all.
 func (s *Settings) Owner(key string) *Provider {
 	name, ours := strings.CutPrefix(key, Prefix)
 	i := slices.IndexFunc(s.Providers, func(d *Provider) bool { return ours && d.OwnsKey(name) })

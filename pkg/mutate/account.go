@@ -20,8 +20,7 @@ func invalid(kind, name string, errs field.ErrorList) *reason.Error {
 	return &reason.Error{Reason: reason.InvalidAnnotation, Err: fmt.Errorf("%s %q: %w", kind, name, errs.ToAggregate())}
 }
 
-// tooManyBytes returns the error for annotations that are longer than valid ones
-// can be.
+// tooManyBytes returns the error for annotations that are too long to be valid.
 func tooManyBytes(kind, name string, size, most int) *reason.Error {
 	return invalid(kind, name, field.ErrorList{field.Invalid(
 		field.NewPath("metadata", "annotations"), fmt.Sprintf("%d bytes under %s", size, annotations.Prefix),
@@ -45,8 +44,8 @@ func Account(s *annotations.Settings, serviceAccount *annotations.Object) (*anno
 	return account, nil
 }
 
-// longestGenerated is as long as the longest name that the API server generates. It does so
-// after admission.
+// longestGenerated has the length of the longest name that the API server generates. It generates
+// names after admission.
 var longestGenerated = strings.Repeat("x", 63)
 
 // CheckSize checks that the identities of a ServiceAccount fit into a container: otherwise all
@@ -84,7 +83,7 @@ func CheckPolicy(s *annotations.Settings, serviceAccount *annotations.Object, ac
 	return nil
 }
 
-// describe lists the identities that a policy allows, and where it is set.
+// describe lists the identities that a policy allows, and says where the policy is set.
 func describe(policy *annotations.Policy) string {
 	allows := "nothing"
 	if len(policy.Allowed) > 0 {

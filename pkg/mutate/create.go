@@ -112,9 +112,9 @@ const (
 	maxComparedNames      = 8
 )
 
-// findUnknownNames reports the names in the pod's annotations that no container
-// has, each with the nearest name of a container, the first one with all names. It makes one
-// finding of all names after the first maxTexts: an annotation may have very many.
+// findUnknownNames reports the names in the pod's annotations that no container has. Each finding
+// suggests the nearest name, and the first one lists all names. All names after the first maxTexts
+// share one finding, because an annotation may list very many.
 func (m *mutation) findUnknownNames() {
 	listed := slices.Concat(m.selection.Containers, m.selection.SkipContainers)
 	if len(listed) == 0 {
@@ -205,10 +205,10 @@ type Patch struct {
 	containerBytes int  // that the plans need
 }
 
-// Size returns the most bytes that the patch has.
+// Size returns an upper bound of the length of the patch.
 func (p *Patch) Size() int { return p.pod.patch.Size() + p.containerBytes }
 
-// Bytes returns the JSON of the patch; nil for a nil Patch.
+// Bytes returns the JSON of the patch, or nil if p is nil.
 func (p *Patch) Bytes() []byte {
 	if p == nil {
 		return nil
@@ -246,7 +246,7 @@ func (m *mutation) result() result {
 	return r
 }
 
-// patch returns the additions; nil if there are none.
+// patch returns the patch, or nil if nothing is missing.
 func (m *mutation) patch() *Patch {
 	adds := func(p plan) bool { return len(p.mounts)+len(p.variables) > 0 }
 	if m.pod.patch.Empty() && !slices.ContainsFunc(m.pod.plans, adds) {

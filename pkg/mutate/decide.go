@@ -17,27 +17,27 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
 )
 
-// Decision is the decision to allow a pod.
+// Decision is the result of Decide for a pod that is allowed.
 type Decision struct {
-	// Patch has the additions to the pod; nil if nothing is missing.
+	// Patch contains the additions to the pod. It is nil if nothing is missing.
 	Patch *Patch
 	// Reason is the decision in one word.
 	Reason reason.Reason
 	// Findings are about single containers, in the order of the containers.
 	Findings []Finding
-	// Mistake is about annotations of the pod that do not matter, because its ServiceAccount
-	// asks for no identity; nil for none.
+	// Mistake is a mistake in the pod's annotations that has no effect, because its ServiceAccount
+	// asks for no identity. It is nil if there is none.
 	Mistake *reason.Error
-	// Identities are the identities of the pod, also if no container gets them. They must not
-	// be changed.
+	// Identities are the identities of the pod, even if no container gets them. Callers must not
+	// change them.
 	Identities []annotations.Identity
 }
 
 // maxTexts limits the texts about one pod, which may have very many containers.
 const maxTexts = 32
 
-// Texts returns the texts of all findings, for an audit log, and the warnings for the author
-// of the pod, who knows the containers that the pod itself leaves out.
+// Texts returns all findings as strings, for an audit log, and the warnings for the author of the
+// pod, which leave out the containers that the author excluded.
 func (d *Decision) Texts() (findings, warnings []string) {
 	if d.Mistake != nil {
 		warnings = append(warnings, d.Mistake.Error())
@@ -55,11 +55,11 @@ func (d *Decision) Texts() (findings, warnings []string) {
 	return findings, warnings
 }
 
-// Apply returns the JSON of the pod with the patch.
+// Apply applies the patch to the JSON of the pod.
 func (d *Decision) Apply(pod []byte) ([]byte, error) { return jsonpatch.Apply(pod, d.Patch.Bytes()) }
 
-// Decide decides about a new pod of the ServiceAccount, which is nil if it does not exist.
-// The namespace has the policy for identities; nil stands for a namespace without
+// Decide decides about a new pod of the ServiceAccount, which is nil if it does not exist. The
+// namespace contains the policy for identities. It may be nil, which means a namespace without
 // annotations. The error is a *reason.Error: the pod must be denied.
 //
 // Decide is Choose, Prepare and Choice.Decide, one after another.
@@ -105,9 +105,9 @@ type Choice struct {
 	mistakes  field.ErrorList // in the annotations of the pod
 }
 
-// Choose returns the choice of a pod in the namespace, or the decision if the pod alone
-// decides: a mirror pod, and a pod that opts out. old is the pod before an update that adds
-// ephemeral containers; nil for a new pod.
+// Choose returns the choice of a pod in the namespace, or the decision if the pod alone decides: a
+// mirror pod, and a pod that opts out. old is the pod before an update that adds ephemeral
+// containers, or nil for a new pod.
 func Choose(s *annotations.Settings, namespace string, pod, old *Pod) (Choice, *Decision) {
 	c := Choice{settings: s, namespace: namespace, pod: pod, old: old}
 	if pod.Mirror {
@@ -122,7 +122,7 @@ func Choose(s *annotations.Settings, namespace string, pod, old *Pod) (Choice, *
 // ServiceAccountName returns the name of the pod's ServiceAccount.
 func (c *Choice) ServiceAccountName() string { return c.pod.ServiceAccountName }
 
-// name returns the names of the pod, for messages.
+// name returns the namespace and the name of the pod, for messages.
 func (c *Choice) name() string { return c.namespace + "/" + c.pod.Name() }
 
 // Prepared is what all pods of a ServiceAccount with the same Key get. It does not change,
@@ -134,8 +134,8 @@ type Prepared struct {
 	injection   *encodedInjection
 }
 
-// Key has the inputs of Prepare in addition to the settings and the annotations of the
-// ServiceAccount: the names, and what the pod chooses.
+// Key contains what the result of Prepare depends on besides the settings and the annotations of
+// the ServiceAccount: names, and the pod's own choice.
 type Key struct {
 	namespace, serviceAccount string
 	expirationSeconds         int64
@@ -148,7 +148,7 @@ func (c *Choice) Key() Key {
 	return Key{c.namespace, c.pod.ServiceAccountName, c.TokenExpirationSeconds, c.pod.Windows, c.LeftToPeer}
 }
 
-// MadeFrom reports whether the ServiceAccount has the annotations that p was prepared from.
+// MadeFrom reports whether p was prepared from the annotations that the ServiceAccount has.
 func (p *Prepared) MadeFrom(serviceAccount *annotations.Object) bool {
 	return maps.Equal(p.annotations, serviceAccount.Annotations)
 }

@@ -12,22 +12,21 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
 )
 
-// Finding is a reason that concerns one container, or the whole pod.
+// Finding says that something about one container, or about the whole pod, deserves attention.
 type Finding struct {
 	Reason reason.Reason
-	// Container is the name of the container; empty for the whole pod.
+	// Container is the name of the container. It is empty if the finding is about the whole pod.
 	Container string
 	// Field is the field of the container or the pod that the finding is about, such as
-	// env[AWS_PROFILE] or metadata.annotations[lanyard.dev/containers]; empty if it is not about
-	// one field.
+	// env[AWS_PROFILE] or metadata.annotations[lanyard.dev/containers]; it is empty if the finding
+	// is not about a field.
 	Field string
-	// Got is the actual value of the field, and Want the value that it may have, or what must be
-	// there. Both may be empty. Got is never the value of a variable, except for the name of a
-	// profile.
+	// Got is the actual value of the field, and Want the allowed or missing one. Both may be empty.
+	// Got never contains the value of a variable, except the name of a profile.
 	Got, Want string
-	// Detail is for people. It has names of variables, not their values.
+	// Detail is a sentence for people. It contains names of variables, not their values.
 	Detail string
-	// Fix is what to do; empty if there is nothing to do.
+	// Fix says what to do. It is empty if there is nothing to do.
 	Fix string
 }
 

@@ -1,12 +1,11 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package mutate decides what a pod gets: Decide takes the settings of a cluster, a
-// ServiceAccount, a Namespace and the JSON of a pod, and returns the JSON Patch that
-// lanyard-webhook would respond with, its reason and its findings. Operators use it in a pod
-// webhook of their own, and in tests of the pods that they create. Package injected, below
-// it, reads the injection back from a pod. Package reason has the reasons, which are words of
-// docs/reference/reasons.md.
+// Package mutate decides what a pod gets: Decide takes the settings of a cluster, a ServiceAccount,
+// a Namespace and the JSON of a pod, and returns the JSON Patch that lanyard-webhook would respond
+// with, its reason and its findings. Operators use it in a pod webhook of their own, and in tests
+// of the pods that they create. Package injected, below it, reads the injection back from a pod,
+// and compares pods. Package reason defines the reasons, which docs/reference/reasons.md explains.
 //
 // The package is pure: it uses no client, no clock and no logger. ParseSettings makes the
 // settings from a configuration file.

@@ -31,8 +31,8 @@ func newReader(cached client.Reader, kind string, options metadatacache.Options)
 	return &reader{Reader: live, cached: cached, kind: schema.GroupVersionKind{Version: "v1", Kind: kind}}, nil
 }
 
-// forgetAfter is when a write is in the manager's cache, or never will be. The cache does
-// not tell how far its watch has come.
+// forgetAfter is the time after which a write is in the manager's cache or never will be. The cache
+// does not tell how far its watch has come.
 const forgetAfter = 10 * time.Minute
 
 // Get implements injector.Getter.

@@ -25,7 +25,7 @@ type change struct {
 	// write and undo change the annotations of the ServiceAccount, or of the Namespace.
 	write, undo map[string]any
 	namespace   bool
-	// known reports whether a pod was created as after the write.
+	// known reports whether a pod was created with the new annotations.
 	known func(pod *corev1.Pod, err error) bool
 }
 
@@ -96,8 +96,8 @@ func (b *bench) watch(ctx context.Context) (*outcome, error) {
 	return result, nil
 }
 
-// notice makes the change, and returns how long after it the last pod existed that was
-// created as before; 0 if none was. Then it undoes the change.
+// notice makes the change, and returns how long afterwards a pod was last created with the previous
+// annotations, or 0 if none was. Then it undoes the change.
 func (c *cluster) notice(ctx context.Context, change *change) (time.Duration, error) {
 	if err := c.annotate(ctx, change.namespace, change.write); err != nil {
 		return 0, err

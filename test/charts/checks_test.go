@@ -39,9 +39,9 @@ func TestTheChecksMayOnlyRead(t *testing.T) {
 	const account = "lanyard-system/lanyard-checks"
 	checkGrants(t, checks(t), []grant{
 		{account, "", "list /namespaces,pods,serviceaccounts"},
-		{account, "", "list /replicationcontrollers"},
-		{account, "", "list apps/daemonsets,deployments,replicasets,statefulsets"},
-		{account, "", "list batch/cronjobs,jobs"},
+		{account, "", "get,list /replicationcontrollers"},
+		{account, "", "get,list apps/daemonsets,deployments,replicasets,statefulsets"},
+		{account, "", "get,list batch/cronjobs,jobs"},
 		{account, "", "list admissionregistration.k8s.io/mutatingwebhookconfigurations"},
 		{account, "", "get admissionregistration.k8s.io/validatingadmissionpolicies"},
 		{account, "", "list admissionregistration.k8s.io/validatingadmissionpolicybindings"},

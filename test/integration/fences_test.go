@@ -439,6 +439,14 @@ var _ = Describe("The audiences of tokens", policies, Ordered, ContinueOnFailure
 		Expect(tryPod(ctx, namespace, withToken(newPod("pod", "default", 1), aws))).To(MatchError(HaveSuffix(namespace + "/default")))
 	})
 
+	// The API server writes null for the sources.
+	It("allow a projected volume without sources", func(ctx SpecContext) {
+		pod := newPod("pod", "plain", 1)
+		pod.Annotations = map[string]string{"lanyard.dev/inject": "false"}
+		pod.Spec.Volumes = []corev1.Volume{{Name: "empty", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{}}}}
+		Expect(tryPod(ctx, namespace, pod)).To(Succeed())
+	})
+
 	It("hold for each token of a pod", func(ctx SpecContext) {
 		pod := withToken(withToken(newPod("pod", "plain", 1), "vault"), aws)
 		Expect(tryPod(ctx, namespace, pod)).To(MatchError(ContainSubstring(denial + "AWS")))

@@ -70,9 +70,9 @@ func redirectLogs(log logr.Logger) {
 	ctrllog.SetLogger(log)
 }
 
-// load returns the options and the settings of the arguments and the file of --config. The
-// program calls it at the start and when the file has changed. reserved are the audiences of the
-// API server, as far as they are known.
+// load returns the options and the settings of the arguments and the file of --config. The program
+// calls it at the start and when the file has changed. reserved lists the known audiences of the
+// API server.
 func load(args []string, readFile func(name string) ([]byte, error), reserved []string) (*options.Options, *annotations.Settings, error) {
 	o, err := options.Load(args, readFile)
 	if err != nil {

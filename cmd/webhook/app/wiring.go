@@ -234,8 +234,8 @@ func (p *program) watchConfig() (*httpserver.Files, error) {
 	return file, err
 }
 
-// load makes the program inject by the settings of its arguments and of its file, which has
-// this content, from the next request on. If there is a mistake, it uses nothing of them.
+// load reads the settings from the arguments and the content of the file, and uses them from the
+// next request on. If it finds a mistake, the program keeps its settings.
 func (p *program) load(content []byte) error {
 	o, s, err := load(p.args, func(string) ([]byte, error) { return content, nil }, p.reserved)
 	if err != nil {

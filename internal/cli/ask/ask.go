@@ -188,13 +188,14 @@ func (a *Asker) local(why string, namespace, serviceAccount *metav1.ObjectMeta, 
 	return answer
 }
 
-// called reports whether the API server calls Lanyard for the pod, as far as that is known here.
+// called reports whether the API server calls Lanyard for the pod, judging by the webhook
+// configuration.
 func (a *Asker) called(namespace *metav1.ObjectMeta, pod *unstructured.Unstructured) bool {
 	selected, _ := cluster.Selects(a.options.Registration, pod.GetLabels())
 	return selected && cluster.CalledFor(a.options.Registration, a.settings, namespace)
 }
 
-// evaluate fills in the pod that the webhook would make.
+// evaluate fills in the pod as the webhook would change it.
 func (a *Asker) evaluate(namespace, serviceAccount *metav1.ObjectMeta, pod *unstructured.Unstructured, answer *Answer) error {
 	raw, err := json.Marshal(pod.Object)
 	if err != nil {
@@ -221,7 +222,8 @@ func Decide(s *annotations.Settings, namespace, serviceAccount *metav1.ObjectMet
 	return mutate.Decide(s, Account(namespace, serviceAccount), annotations.NamespaceObject(namespace), read)
 }
 
-// Account returns a ServiceAccount of the namespace for a decision; nil for nil.
+// Account returns the ServiceAccount in the form that a decision needs, or nil if serviceAccount is
+// nil.
 func Account(namespace, serviceAccount *metav1.ObjectMeta) *annotations.Object {
 	if serviceAccount == nil {
 		return nil
@@ -232,8 +234,8 @@ func Account(namespace, serviceAccount *metav1.ObjectMeta) *annotations.Object {
 }
 
 // Original returns a running pod, in JSON, as it was before Lanyard or another webhook gave it
-// credentials, for a dry run. unchanged has the meaning that it has for injected.Compare, and
-// decision is the decision of its result, which may be nil.
+// credentials, for a dry run. unchanged is the parameter of injected.Compare, and decision is the
+// Decision of its result; it may be nil.
 func Original(pod []byte, s *annotations.Settings, unchanged bool, decision *mutate.Decision) (*unstructured.Unstructured, error) {
 	original := &unstructured.Unstructured{}
 	if err := json.Unmarshal(pod, &original.Object); err != nil {
@@ -243,10 +245,7 @@ func Original(pod []byte, s *annotations.Settings, unchanged bool, decision *mut
 	if decision != nil {
 		identities = decision.Identities
 	}
-	if err := injected.RemoveOthers(original.Object, s, identities); err != nil { // leaves alone what Lanyard injected
-		return nil, err
-	}
-	if err := injected.Remove(original.Object, s, unchanged); err != nil {
+	if err := injected.RemoveAll(original.Object, s, unchanged, identities); err != nil {
 		return nil, err
 	}
 	name, given, values := original.GetName(), original.GetLabels(), original.GetAnnotations()

@@ -272,7 +272,7 @@ func Attempts(lines []probe.Line, servers int) probe.Line {
 	return probe.Passed("the API server can call the webhook: it did in %d of %s", passed, of)
 }
 
-// The fences that not every installation needs.
+// Only some installations need these fences.
 const (
 	serviceAccountFence = "-guard-serviceaccounts"
 	registrationFence   = "-guard-registration"
@@ -287,9 +287,9 @@ var fences = []struct{ suffix, inPolicies, without string }{
 	{registrationFence, "", "who has the webhook's token can change its webhook configurations"},
 }
 
-// Fences judges the limits that the API server enforces. selfManaged reports whether
-// the webhook issues its own certificate: then it may write its webhook configurations.
-// unread is why it is not known.
+// Fences checks the policies that limit who may write what. selfManaged reports whether the webhook
+// issues its own certificate, because it may then write its webhook configurations. unread says why
+// that is not known.
 func Fences(mutating *admissionregistrationv1.MutatingWebhookConfiguration, policies *cluster.Policies, selfManaged bool, unread error) []probe.Line {
 	guarded := slices.ContainsFunc(cluster.GuardPolicies(mutating), func(name string) bool { return policies.Policies[name] != nil })
 	var lines []probe.Line
@@ -333,7 +333,7 @@ func ReservedIssuer(p *cluster.Injecting, issuer string) []probe.Line {
 
 const fencesPage = "concepts/guard.md#the-fences"
 
-// maybeFence judges a fence that is missing, though it may not be needed.
+// maybeFence reports a missing fence that the installation may not need.
 func maybeFence(wrong string, unread error) probe.Line {
 	wrong += ", and it is not known whether it is needed"
 	if right := probe.MissingRight(unread); right != "" {

@@ -160,8 +160,8 @@ func (k *checkCommand) policies(ctx context.Context, mutating *admissionregistra
 	k.add("fences", limits...)
 }
 
-// fences checks the fences. The certificate's source is an argument of the Deployment in the
-// cluster, which --config does not replace.
+// fences checks the fences. The source of the certificate is an argument of the Deployment; the
+// file of --config does not contain it.
 func (k *checkCommand) fences(ctx context.Context, mutating *admissionregistrationv1.MutatingWebhookConfiguration, policies *cluster.Policies) []probe.Line {
 	webhook, _, err := cluster.Options(ctx, k.client, mutating)
 	if err != nil {

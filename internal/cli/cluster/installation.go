@@ -133,12 +133,12 @@ func CalledFor(configuration *admissionregistrationv1.MutatingWebhookConfigurati
 	return err == nil && selector.Matches(set) // the API server accepts no selector with a mistake
 }
 
-// mirrorCondition is the matchCondition that every webhook of Lanyard for pods has.
+// mirrorCondition is the name of the matchCondition that all of Lanyard's pod webhooks have.
 const mirrorCondition = "not-a-mirror-pod"
 
-// Selects reports whether the webhook selects a pod with these labels in a namespace that
-// Lanyard is called for. It is not certain if the webhook has matchConditions of its user's,
-// which only the API server evaluates.
+// Selects reports whether the webhook selects a pod with these labels in a namespace that Lanyard
+// is called for. certain is false if an administrator added matchConditions, which only the API
+// server can evaluate.
 func Selects(configuration *admissionregistrationv1.MutatingWebhookConfiguration, pod map[string]string) (selected, certain bool) {
 	if configuration == nil {
 		return true, true

@@ -13,8 +13,8 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
-// Annotated returns when an annotation of Lanyard was last written, as the managed fields
-// of a ServiceAccount have it. The zero value stands for unknown.
+// Annotated returns when an annotation of Lanyard was last written, according to the managed fields
+// of the ServiceAccount, or the zero value if that is unknown.
 func Annotated(serviceAccount *metav1.ObjectMeta) (last metav1.Time) {
 	fields := fieldpath.MakePathOrDie("metadata", "annotations")
 	for _, entry := range serviceAccount.ManagedFields {
@@ -31,12 +31,12 @@ func Annotated(serviceAccount *metav1.ObjectMeta) (last metav1.Time) {
 	return last
 }
 
-// settled is more than a replica of the webhook needs to learn of a write.
+// settled is longer than a replica of the webhook takes to learn of a write.
 const settled = time.Minute
 
-// UnchangedSince returns the time since which all pods were created with the current
-// annotations of the ServiceAccount; the zero value if that is not known. Pods that were
-// created shortly after a change may still have the identity of before.
+// UnchangedSince returns the time after which all pods were created with the current annotations of
+// the ServiceAccount, or the zero value if that is unknown. Pods that were created shortly after a
+// change may still have the previous identity.
 func UnchangedSince(serviceAccount *metav1.ObjectMeta) time.Time {
 	last := Annotated(serviceAccount)
 	switch {
@@ -48,8 +48,8 @@ func UnchangedSince(serviceAccount *metav1.ObjectMeta) time.Time {
 	return last.Add(settled)
 }
 
-// IsUnchanged reports whether a pod was created with the current annotations of its
-// ServiceAccount. since is what UnchangedSince returns.
+// IsUnchanged reports whether a pod was created with the current annotations of its ServiceAccount.
+// since is the result of UnchangedSince.
 func IsUnchanged(pod metav1.Object, since time.Time) bool {
 	return !since.IsZero() && !pod.GetCreationTimestamp().Time.Before(since)
 }

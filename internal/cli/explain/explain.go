@@ -1,9 +1,9 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package explain explains why a pod has its credentials, or none: Explain combines the
-// answer of the API server about a new pod with the decision about the same pod, which it
-// makes itself. reader reads the objects and sends the dry run.
+// Package explain explains why a pod has credentials or has none. Explain combines the API server's
+// answer about a new pod with its own decision about the same pod. reader reads the objects and
+// sends the dry run.
 package explain
 
 import (
@@ -49,8 +49,8 @@ type Input struct {
 	// Probe is the answer about a second pod, which has the label of the probe; nil if that
 	// pod was not sent.
 	Probe *ask.Answer
-	// Called reports whether Lanyard is called for the namespace. Registration is the webhook
-	// configuration; nil if it was not read.
+	// Called reports whether the API server calls Lanyard for the namespace. Registration is the
+	// webhook configuration, or nil if it was not read.
 	Called       bool
 	Registration *admissionregistrationv1.MutatingWebhookConfiguration
 	// Unread reports whether the settings of the webhook are not known.
@@ -152,7 +152,8 @@ type New struct {
 	Local      bool        `json:"local,omitempty"`
 	Limits     string      `json:"limits,omitempty"`
 	Containers []Container `json:"containers,omitempty"`
-	// Warnings are the warnings of the webhook, if the reasons of the containers are not known.
+	// Warnings are the webhook's own warnings. They are set if the program cannot work out the
+	// reasons itself.
 	Warnings []string `json:"warnings,omitempty"`
 }
 
@@ -191,7 +192,7 @@ type Live struct {
 	Why                  string      `json:"why"`
 	Fix                  string      `json:"fix,omitempty"`
 	Containers           []Container `json:"containers,omitempty"`
-	// Differences are those of a pod that has its credentials from another webhook.
+	// Differences is set for a pod that another webhook injected.
 	Differences []injected.Difference `json:"differences,omitempty"`
 }
 
@@ -317,8 +318,8 @@ func (in *Input) new() New {
 	return in.without()
 }
 
-// warnings returns the warnings of the webhook about the pod Sent, in place of the findings. Without
-// the ServiceAccount and the settings of the webhook, the findings are not known here.
+// warnings returns the webhook's warnings about the pod Sent. explain shows them if it cannot
+// compute the findings itself, because it may not read the ServiceAccount or the settings.
 func (in *Input) warnings() []string {
 	return slices.DeleteFunc(slices.Clone(in.Answer.Warnings), func(text string) bool { return !strings.HasPrefix(text, "lanyard: ") })
 }
@@ -386,15 +387,15 @@ func (in *Input) denied() New {
 	return n
 }
 
-// leavesNothing reports whether the lists of a pod leave out all of its containers.
+// leavesNothing reports whether the pod's annotations leave out all of its containers.
 func leavesNothing(d *mutate.Decision) bool {
 	return d != nil && len(d.Findings) > 0 && d.Findings[0].Reason == reason.NoContainer
 }
 
-// nothingLeft is why a pod whose lists leave out all of its containers gets no credentials.
+// nothingLeft says why such a pod gets no credentials.
 const nothingLeft = "the annotations of the pod leave out all of its containers"
 
-// deniedByItsLists describes the denial of a pod whose lists leave out all of its containers.
+// deniedByItsLists describes the denial of a pod whose annotations leave out all of its containers.
 func (in *Input) deniedByItsLists(decision *mutate.Decision) New {
 	return New{
 		Outcome: Denied, Reason: reason.NoContainer, Why: "the guard denies new pods: " + nothingLeft, Fix: decision.Findings[0].Fix,
@@ -411,7 +412,7 @@ func (in *Input) unreachable() string {
 	return in.Probe.Denial.Message
 }
 
-// decide decides about the pod Sent, with the rules of the webhook. Both results are nil if the
+// decide makes the decision about the pod Sent, as the webhook does. Both results are nil if the
 // ServiceAccount was not read.
 func (in *Input) decide() (*mutate.Decision, error) {
 	if in.ServiceAccount == nil {
@@ -471,8 +472,8 @@ func (in *Input) without() New {
 	return n
 }
 
-// called reports whether the API server calls Lanyard for the pod Sent, as far as the webhook
-// configuration shows it.
+// called reports whether the API server calls Lanyard for the pod Sent, judging by the webhook
+// configuration.
 func (in *Input) called() bool {
 	selected, _ := cluster.Selects(in.Registration, in.Sent.GetLabels())
 	return in.Called && selected
@@ -547,8 +548,8 @@ func (in *Input) peer(p *peer.Peer) (hint, fix string) {
 	return fmt.Sprintf(": %s is for %s, and Lanyard does not adopt it here (docs/migrate/adoption.md)", p.Identity[0], p.Program), ""
 }
 
-// containers describes the containers of a pod. decision has the findings about them; nil if
-// they are not known.
+// containers describes the containers of a pod. decision contains the findings about them; it may
+// be nil.
 func (in *Input) containers(pod metav1.Object, decision *mutate.Decision) []Container {
 	var list []Container
 	for _, read := range in.read(pod).Containers {
@@ -603,7 +604,7 @@ var sentences = []struct {
 	{injected.Current, "", anywhere, "it has the credentials of a new pod"},
 }
 
-// origin is where a pod has its credentials from.
+// origin says who injected a pod.
 type origin string
 
 const (
@@ -612,7 +613,7 @@ const (
 	others   origin = "another webhook"
 )
 
-// origin returns where the running pod has its credentials from, as far as it matters.
+// origin returns who injected the running pod.
 func (in *Input) origin() origin {
 	switch {
 	case in.read(in.Live).OfOthers(in.Settings):
@@ -623,9 +624,9 @@ func (in *Input) origin() origin {
 	return anywhere
 }
 
-// compared compares the running pod: by the decision about the pod itself, and if it then differs
-// from a new one, by the answer about a new pod. If another webhook injected it, only the pod
-// template shows what its containers set themselves.
+// compared compares the running pod with a new one. It first decides about the pod itself, and if
+// that differs, uses the API server's answer about a new pod. If another webhook injected it, only
+// the pod template shows what its containers set themselves.
 func (in *Input) compared() injected.Comparison {
 	pod, s := in.Live, in.Settings
 	selection, _ := in.ParsePod(pod.GetAnnotations(), pod.GetLabels()[annotations.Inject])
@@ -651,7 +652,7 @@ func (in *Input) compared() injected.Comparison {
 // errUnread is the error of a comparison without a ServiceAccount, or without settings.
 var errUnread = errors.New("not read")
 
-// compare compares the running pod with a new one, by the rules of the webhook.
+// compare compares the running pod with a new one, without asking the API server.
 func (in *Input) compare() (injected.Comparison, error) {
 	if in.ServiceAccount == nil || in.Unread {
 		return injected.Comparison{}, errUnread

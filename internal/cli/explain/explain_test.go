@@ -4,7 +4,6 @@
 package explain
 
 import (
-	"encoding/json"
 	"errors"
 	"maps"
 	"strings"
@@ -24,6 +23,7 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/mutate/injected"
 	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
+	"github.com/lanyard-dev/lanyard/test/support/inject"
 	"github.com/lanyard-dev/lanyard/test/support/peers"
 )
 
@@ -49,29 +49,14 @@ func newPod() *corev1.Pod {
 // injectedPod returns what Lanyard makes of newPod.
 func injectedPod(t *testing.T, role string) *corev1.Pod {
 	t.Helper()
-	return inject(t, newPod(), role)
+	return injectPod(t, newPod(), role)
 }
 
-// inject returns what Lanyard makes of a pod.
-func inject(t *testing.T, pod *corev1.Pod, role string) *corev1.Pod {
+// injectPod returns the pod as Lanyard changes it for a role.
+func injectPod(t *testing.T, pod *corev1.Pod, role string) *corev1.Pod {
 	t.Helper()
-	text, err := json.Marshal(pod)
-	if err != nil {
-		t.Fatal(err)
-	}
-	account := &metav1.ObjectMeta{Name: "cart", Annotations: map[string]string{"lanyard.dev/aws-role-arn": role}}
-	decision, err := ask.Decide(newSettings(t), &metav1.ObjectMeta{Name: "shop"}, account, text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if text, err = decision.Apply(text); err != nil {
-		t.Fatal(err)
-	}
-	result := new(corev1.Pod)
-	if err := json.Unmarshal(text, result); err != nil {
-		t.Fatal(err)
-	}
-	return result
+	account := &annotations.Object{Namespace: "shop", Name: "cart", Annotations: map[string]string{annotations.AWSRoleARN: role}}
+	return inject.Pod(t, newSettings(t), account, pod)
 }
 
 // input returns a case in which a new pod is injected. Each test changes it.
@@ -429,7 +414,7 @@ func TestARunningPodOfAnotherWebhook(t *testing.T) {
 		"the same role": {func(in *Input) { in.Live = theirs(role) }, injected.Current, "it has the credentials of a new pod, from another webhook", moved.String()},
 		"another role":  {func(in *Input) { in.Live = theirs(role + "2") }, injected.Stale, "its credentials differ from the credentials of a new pod", "main: aws-role-arn: running pod " + role + "2, new pod " + role},
 		"a role of its own": {func(in *Input) {
-			in.Live, in.Sent, in.Got = theirs(role, corev1.EnvVar{Name: "AWS_ROLE_ARN", Value: role + "-own"}, corev1.EnvVar{Name: "AWS_WEB_IDENTITY_TOKEN_FILE", Value: moved.Got}), own, inject(t, own, role)
+			in.Live, in.Sent, in.Got = theirs(role, corev1.EnvVar{Name: "AWS_ROLE_ARN", Value: role + "-own"}, corev1.EnvVar{Name: "AWS_WEB_IDENTITY_TOKEN_FILE", Value: moved.Got}), own, injectPod(t, own, role)
 		}, injected.Current, "it has the credentials of a new pod, from another webhook", moved.String()},
 		"a new pod gets none, because the annotations were forgotten": {func(in *Input) {
 			in.Live, in.ServiceAccount.Annotations, in.Got = theirs(role), nil, newPod()
@@ -605,7 +590,7 @@ func TestContainers(t *testing.T) {
 	sent.Annotations = map[string]string{"lanyard.dev/skip-containers": "proxy"}
 	sent.Spec.InitContainers = []corev1.Container{{Name: "proxy"}}
 	sent.Spec.Containers = append(sent.Spec.Containers, corev1.Container{Name: "own", Env: []corev1.EnvVar{{Name: "AWS_WEB_IDENTITY_TOKEN_FILE", Value: "/own/token"}}})
-	got := inject(t, sent, role)
+	got := injectPod(t, sent, role)
 	windows := *got.Spec.Containers[0].DeepCopy()
 	windows.Name, windows.Env[1].Value = "windows", `C:\var\run\secrets\lanyard.dev\serviceaccount\aws\token`
 	profile := *got.Spec.Containers[0].DeepCopy()

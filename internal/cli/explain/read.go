@@ -131,7 +131,7 @@ func (r *reader) serviceAccount(ctx context.Context, asked bool) error {
 	return nil
 }
 
-// template reads an object that makes pods. It returns the pod to ask about, nil if that is the
+// template reads an object that makes pods. It returns the pod to ask about, or nil if that is the
 // live pod, and fills in the name of the ServiceAccount, the live pod and its owner.
 func (r *reader) template(ctx context.Context, info *resource.Info) (*unstructured.Unstructured, error) {
 	object, err := r.get(ctx, info.Mapping.Resource, info.Name)
@@ -154,7 +154,7 @@ func (r *reader) template(ctx context.Context, info *resource.Info) (*unstructur
 	return cluster.PodOf(owner)
 }
 
-// original returns the live pod as it was before it got credentials.
+// original returns the live pod without its injected credentials.
 func (r *reader) original() (*unstructured.Unstructured, error) {
 	text, err := json.Marshal(r.in.Live)
 	if err != nil {

@@ -107,7 +107,7 @@ func injectText(t *testing.T, o *options, text string) ([]inject.Result, string)
 	return results, out.String()
 }
 
-// The command changes the pod of a golden case as the webhook does.
+// For each golden case, the command and the webhook must change the pod in the same way.
 func TestPodsAreAsTheGoldenCasesOfTheWebhook(t *testing.T) {
 	t.Parallel()
 	eachGolden(t, func(t *testing.T, g *golden) {

@@ -118,7 +118,7 @@ func (o *object) error(err error) error {
 // is reports whether the object is of a kind of the core group.
 func (o *object) is(kind string) bool { return o.APIVersion == "v1" && o.Kind == kind }
 
-// injection has the objects that decisions depend on, by their names.
+// injection holds the objects that decisions depend on, by name.
 type injection struct {
 	*annotations.Settings
 	serviceAccounts map[types.NamespacedName]*annotations.Object

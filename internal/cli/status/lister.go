@@ -220,7 +220,7 @@ func (l *lister) rows(ctx context.Context, n *Namespace) ([]Row, error) {
 	return rows, nil
 }
 
-// ask asks the cluster about the pods that differ from a new pod by the rules of the webhook.
+// ask asks the API server about the pods that seem to differ from a new pod.
 func (l *lister) ask(ctx context.Context, n *Namespace) error {
 	var group errgroup.Group
 	group.SetLimit(dryRunsAtOnce)
@@ -237,8 +237,8 @@ func (l *lister) ask(ctx context.Context, n *Namespace) error {
 	return group.Wait()
 }
 
-// readTemplate reads the template that the question is about, if any. The reference to an owner is
-// written by who creates the pod, so it may be wrong.
+// readTemplate reads the pod template that the question is about, if there is one. Whoever creates
+// a pod writes its owner reference, so the reference may be wrong.
 func (l *lister) readTemplate(ctx context.Context, n *Namespace, q *Question) error {
 	reference := q.Owner()
 	if reference == nil {

@@ -45,7 +45,7 @@ type Row struct {
 	// Pods is the number of pods that have not ended, and States has the numbers by state.
 	Pods   int                    `json:"pods"`
 	States map[injected.State]int `json:"states,omitempty"`
-	// Differences are those of pods that have their credentials from another webhook.
+	// Differences is set for pods that another webhook injected.
 	Differences []injected.Difference `json:"differences,omitempty"`
 	// Local is why differing pods were compared with a pod that was evaluated here, and not
 	// by the cluster; empty if the cluster was asked, or if no pod differs.
@@ -63,7 +63,7 @@ type Namespace struct {
 	metav1.ObjectMeta
 	*annotations.Settings
 	called bool
-	// unread is why the rules of the webhook cannot be evaluated here; nil if they can.
+	// unread says why this program cannot decide as the webhook does, or is nil if it can.
 	unread       error
 	registration *admissionregistrationv1.MutatingWebhookConfiguration
 	accounts     map[string]*account
@@ -80,8 +80,7 @@ type account struct {
 	guard     cluster.Guard
 	label     string   // that the guard selects by
 	values    []string // the annotations of Lanyard: keys and values in turn
-	// unchanged is the time since which pods were created with these annotations; zero if
-	// that is not known.
+	// unchanged is the result of cluster.UnchangedSince.
 	unchanged time.Time
 }
 
@@ -98,20 +97,19 @@ type pod struct {
 	serviceAccount string
 	owner          *metav1.OwnerReference
 	state          injected.State
-	// problem is why the state is Unknown, and local is why the cluster was not asked about a
-	// pod that differs.
+	// problem says why the state is Unknown, and local says why the API server was not asked about
+	// a pod that differs.
 	problem, local string
-	// differences are those of a pod that has its credentials from another webhook.
+	// differences is set for a pod that another webhook injected.
 	differences []injected.Difference
-	// running and original are the pod and how it was created, as JSON. They are kept only as
-	// long as the cluster must be asked.
+	// running is the pod, and original is the JSON of the pod as it was created. They are kept only
+	// until the API server has been asked.
 	running  *injected.Pod
 	original []byte
 }
 
-// NewNamespace returns a namespace without objects. called reports whether Lanyard is
-// called for the namespace, and registration is the webhook configuration, nil if it was
-// not read.
+// NewNamespace returns a namespace without objects. called reports whether Lanyard is called for
+// the namespace, and registration is the webhook configuration, or nil if it was not read.
 func NewNamespace(s *annotations.Settings, meta *metav1.ObjectMeta, registration *admissionregistrationv1.MutatingWebhookConfiguration, called bool) *Namespace {
 	return &Namespace{
 		ObjectMeta: *meta, Settings: s, called: called, registration: registration,
@@ -158,8 +156,8 @@ func (n *Namespace) ServiceAccount(name string) *metav1.ObjectMeta {
 // of the namespace matters.
 func (n *Namespace) Empty() bool { return len(n.accounts) == 0 }
 
-// AddPod adds a pod if it runs, or will, and its ServiceAccount asks for an identity. It
-// judges the pod by the rules of the webhook.
+// AddPod adds a pod that has not ended, if its ServiceAccount asks for an identity, and works out
+// its state.
 func (n *Namespace) AddPod(object *corev1.Pod) {
 	name := cmp.Or(object.Spec.ServiceAccountName, cluster.DefaultServiceAccount)
 	found, asks := n.accounts[name]
@@ -179,7 +177,7 @@ func (n *Namespace) AddPod(object *corev1.Pod) {
 	}
 }
 
-// judge fills in the state of a pod, and keeps a pod that differs from a new one.
+// judge sets the state of a pod. It keeps the pod itself if the API server must be asked about it.
 func (n *Namespace) judge(p *pod, object *corev1.Pod, raw []byte, unchanged bool) error {
 	account := ask.Account(&n.ObjectMeta, n.ServiceAccount(p.serviceAccount))
 	compared, err := injected.Compare(n.Settings, account, annotations.NamespaceObject(&n.ObjectMeta), raw, unchanged)
@@ -187,11 +185,7 @@ func (n *Namespace) judge(p *pod, object *corev1.Pod, raw []byte, unchanged bool
 		return err
 	}
 	p.state, p.differences = compared.State, compared.Differences
-	original, err := ask.Original(raw, n.Settings, unchanged, compared.Decision)
-	if err != nil {
-		return err
-	}
-	selected, certain := cluster.Selects(n.registration, original.GetLabels())
+	selected, certain := cluster.Selects(n.registration, labelsAtCreation(object))
 	selection, _ := n.ParsePod(object.Annotations, object.Labels[annotations.Inject])
 	switch {
 	case selection.OptOut:
@@ -213,10 +207,25 @@ func (n *Namespace) judge(p *pod, object *corev1.Pod, raw []byte, unchanged bool
 	case p.state != injected.Stale && p.state != injected.Without && !compared.OfOthers:
 		return nil
 	}
+	original, err := ask.Original(raw, n.Settings, unchanged, compared.Decision)
+	if err != nil {
+		return err
+	}
 	if p.running, err = injected.Read(json.RawMessage(raw), n.Settings); err == nil {
 		p.original, err = json.Marshal(original.Object)
 	}
 	return err
+}
+
+// labelsAtCreation returns the labels of a pod without Lanyard's label. The objectSelector saw the
+// pod before it was injected.
+func labelsAtCreation(pod *corev1.Pod) map[string]string {
+	if pod.Annotations[annotations.Injected] == "" || pod.Labels[annotations.IdentityLabel] != annotations.IdentityInjected {
+		return pod.Labels
+	}
+	labels := maps.Clone(pod.Labels)
+	delete(labels, annotations.IdentityLabel)
+	return labels
 }
 
 // UnreadOwners returns the kinds of Kubernetes that own the pods, or their owners, and were
@@ -276,8 +285,8 @@ func (n *Namespace) workload(p *pod) string {
 	return cmp.Or(n.ownerName(n.owners[p.owner.UID].above), n.ownerName(p.owner), "pod/"+p.name)
 }
 
-// Question is a question about a new pod: the pods of one owner with one ServiceAccount, which
-// differ from a new pod by the rules of the webhook, or which another webhook injected.
+// Question asks what a new pod would get. It is about the pods of one owner with one ServiceAccount
+// that seem to differ from a new pod, or that another webhook injected.
 type Question struct {
 	namespace *Namespace
 	pods      []*pod
@@ -288,10 +297,10 @@ type Question struct {
 // containers set themselves, which a running pod may hide.
 func (q *Question) Owner() *metav1.OwnerReference { return q.pods[0].owner }
 
-// SetTemplate makes the question one about the pod of a template.
+// SetTemplate sets the pod of the owner's template, which Ask then sends.
 func (q *Question) SetTemplate(pod *unstructured.Unstructured) { q.template = pod }
 
-// Questions returns the questions that only the cluster answers.
+// Questions returns the questions that only the API server can answer.
 func (n *Namespace) Questions() []*Question {
 	type id struct {
 		serviceAccount, pod string
@@ -316,9 +325,9 @@ func (n *Namespace) Questions() []*Question {
 	return questions
 }
 
-// Ask sends the template or the first of the pods to the cluster, as it was created, and judges all
-// of them by the answer. If the cluster denies the pod, but Lanyard does not, or if the cluster cannot be
-// asked, the rules of the webhook decide. asker is an ask.Asker.
+// Ask sends the pod of the template, or else the first of the pods as it was created, and sets the
+// state of all pods by the answer. If the API server denies the pod for a reason of its own, or
+// cannot be asked, the states stay. asker is the method of an ask.Asker.
 func (q *Question) Ask(asker func(namespace, serviceAccount *metav1.ObjectMeta, pod *unstructured.Unstructured) ask.Answer) error {
 	n := q.namespace
 	original := q.template

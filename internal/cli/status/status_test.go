@@ -26,8 +26,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/probe"
 	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
-	"github.com/lanyard-dev/lanyard/pkg/mutate"
 	"github.com/lanyard-dev/lanyard/pkg/mutate/injected"
+	"github.com/lanyard-dev/lanyard/test/support/inject"
 	"github.com/lanyard-dev/lanyard/test/support/peers"
 )
 
@@ -83,27 +83,7 @@ func injectedPod(t *testing.T, pod *corev1.Pod, role string) *corev1.Pod {
 // injectedFor is injectedPod with the annotations of the ServiceAccount.
 func injectedFor(t *testing.T, pod *corev1.Pod, values map[string]string) *corev1.Pod {
 	t.Helper()
-	s := newSettings(t)
-	text, err := json.Marshal(pod)
-	if err != nil {
-		t.Fatal(err)
-	}
-	read, err := mutate.ReadPod(text, s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	decision, err := mutate.Decide(s, &annotations.Object{Namespace: "shop", Name: "cart", Annotations: values}, nil, read)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if text, err = decision.Apply(text); err != nil {
-		t.Fatal(err)
-	}
-	result := new(corev1.Pod)
-	if err := json.Unmarshal(text, result); err != nil {
-		t.Fatal(err)
-	}
-	return result
+	return inject.Pod(t, newSettings(t), &annotations.Object{Namespace: "shop", Name: "cart", Annotations: values}, pod)
 }
 
 func awsRole(name string) map[string]string {
@@ -465,7 +445,7 @@ func TestPodsThatWereJustInjectedNeedNoRestart(t *testing.T) {
 	}
 }
 
-// answering answers each question in the same way, and counts.
+// answering gives each question the same answer, and counts the questions.
 func answering(n *status.Namespace, answer ask.Answer) (asked int, err error) {
 	for _, q := range n.Questions() {
 		asked++

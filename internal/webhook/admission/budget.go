@@ -21,23 +21,23 @@ const (
 	maxDecisionBytes = bounds.LargeDecisions
 )
 
-// Bounds of the memory that decisions take, without the response.
+// Limits of the memory that a decision uses, without the response.
 const (
-	// otherBytes is for what does not depend on the body: a volume, annotations, and what is
-	// said of the names in them.
+	// otherBytes is for what does not depend on the length of the body: the volume, the annotations
+	// and the findings about names in annotations.
 	otherBytes = 64 << 10
-	// copiesOfText is how often an annotation may be in memory besides the body: without its
-	// escape sequences, and as a string. maxCopiedBytes is more than all annotations that are
-	// read have.
+	// copiesOfText is how many copies of an annotation there are besides the body: one without
+	// escape sequences, and a string. maxCopiedBytes is more than the length of all annotations
+	// that are read.
 	copiesOfText, maxCopiedBytes = 2, 2 << 20
-	// elementBytes is for an element of a list: at the most, for what is said of a container
-	// and added to it.
+	// elementBytes is for an element of a list. A container needs the most, for its findings and
+	// additions.
 	elementBytes = 1536
 )
 
-// DecisionBytes returns the most memory that a decision about the objects of a review takes.
-// Each element of a list that takes memory is an object. An object that comes after the colon of
-// a member is no element. Braces in a text and white space only make the result higher.
+// DecisionBytes returns an upper bound of the memory that a decision about this review uses. It
+// counts the objects in lists: each "{" that does not follow a colon. Braces in strings and white
+// space can only make the result larger.
 func DecisionBytes(body []byte) int {
 	elements := 0
 	for i := 0; ; i++ {

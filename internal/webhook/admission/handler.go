@@ -38,7 +38,7 @@ type Decider[T any] interface {
 
 // Response is the decision to allow an object.
 type Response struct {
-	// Patch is the JSON Patch that is applied to the object; nil for none.
+	// Patch is the JSON Patch that the API server applies, or nil if there is none.
 	Patch Patch
 	// Reason is shown in the audit annotation "reason".
 	Reason reason.Reason
@@ -50,16 +50,15 @@ type Response struct {
 	Warnings []string
 }
 
-// Patch is a JSON Patch that may still have to be encoded.
+// Patch is a JSON Patch that is encoded when Bytes is called.
 type Patch interface {
-	// Size returns the most bytes that the patch has.
+	// Size returns an upper bound of the length of the patch.
 	Size() int
-	// Bytes returns the JSON of the patch. The Handler calls it when it has the memory.
+	// Bytes returns the JSON of the patch. The Handler calls it once it has memory for it.
 	Bytes() []byte
 }
 
-// size returns the most memory that the response takes as an AdmissionReview, its patch
-// included.
+// size returns an upper bound of the memory for the AdmissionReview with its patch.
 func (r *Response) size() int {
 	size := reviewBytes
 	for _, texts := range [][]string{r.Findings, r.Warnings} {

@@ -139,7 +139,7 @@ func (h *Handler[T]) parseMember(s *jsonscan.Scanner, m *memory[T], name string)
 	return nil
 }
 
-// parseObject makes the decider read an object. It returns nil for a null.
+// parseObject lets the decider read an object. It returns nil for null.
 func (h *Handler[T]) parseObject(s *jsonscan.Scanner, object *T) (*T, error) {
 	switch s.Kind() {
 	case jsonscan.Null:

@@ -113,7 +113,7 @@ func plainVariable(v annotations.Variable, pod any) map[string]any {
 	return map[string]any{"name": v.Name, "value": v.Value}
 }
 
-// differs reports whether the last variable of the name has another value.
+// differs reports whether the last variable with this name has another value.
 func differs(env []any, want map[string]any) bool {
 	for _, v := range slices.Backward(env) {
 		if v := v.(map[string]any); v["name"] == want["name"] {

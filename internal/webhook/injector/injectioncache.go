@@ -14,14 +14,14 @@ import (
 // 10 kB.
 const maxCached = 512
 
-// injectionCache holds what the pods of ServiceAccounts get: most pods are replicas of one
-// another. The zero value is ready to use.
+// injectionCache caches what the pods of a ServiceAccount get, because most pods are replicas. The
+// zero value is ready to use.
 type injectionCache struct {
 	mu      sync.RWMutex
 	entries map[mutate.Key]*mutate.Prepared
 }
 
-// prepare returns what the choice gets with the ServiceAccount, or nil for no identity.
+// prepare is choice.Prepare with a cache.
 func (c *injectionCache) prepare(choice *mutate.Choice, account *annotations.Object) (*mutate.Prepared, error) {
 	if len(account.Annotations) == 0 {
 		return choice.Prepare(account) // which takes no time

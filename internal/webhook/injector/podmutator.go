@@ -37,8 +37,8 @@ func (p *PodMutator) Read(s *jsonscan.Scanner, pod *mutate.Pod) error {
 	return pod.ReadNext(text, decoder, p.Settings)
 }
 
-// Decide implements admission.Decider. It makes the steps of mutate.Decide, and looks up
-// an object only if the step before needs it.
+// Decide implements admission.Decider. It does what mutate.Decide does, step by step, and looks up
+// an object only if the next step needs it.
 func (p *PodMutator) Decide(ctx context.Context, request *admission.Request[mutate.Pod]) (admission.Response, error) {
 	if !isExpected(&request.Attributes) {
 		return admission.Response{}, request.Unexpected("CREATE of v1 pods or UPDATE of v1 pods/ephemeralcontainers")

@@ -25,8 +25,8 @@ type Invalidator interface {
 	Invalidate(namespace, name, resourceVersion string)
 }
 
-// invalidate tells the invalidator of the write. A ServiceAccount whose name is still to be
-// generated is in no cache.
+// invalidate tells the invalidator about the write. A ServiceAccount without a name, which the API
+// server generates later, is in no cache.
 func invalidate(invalidator Invalidator, request *admission.Request[ServiceAccount]) {
 	if request.Object.name == "" {
 		return
@@ -81,7 +81,7 @@ func annotate(s *annotations.Settings, namespace string, object *ServiceAccount)
 	return a.Response
 }
 
-// annotator makes the response to one ServiceAccount.
+// annotator builds the response for one ServiceAccount.
 type annotator struct {
 	*annotations.Settings
 	admission.Response

@@ -62,7 +62,7 @@ func meta(values, labels map[string]string) *metav1.PartialObjectMetadata {
 	}}
 }
 
-// admit has the write of team/app admitted, as the API server does before it stores it.
+// admit sends the write of team/app for admission, as the API server does before it stores it.
 func (s *stalled) admit(t *testing.T, values map[string]string) {
 	t.Helper()
 	object := func(values map[string]string) []byte {
@@ -99,8 +99,8 @@ func (s *stalled) outcome(t *testing.T) string {
 	return string(response.Reason)
 }
 
-// Before the watch delivers a write that the webhook has admitted, the identity of before
-// is in the cache. No pod gets it.
+// Until the watch delivers a write that the webhook admitted, the cache has the previous identity.
+// No pod gets it.
 func TestNoPodGetsThePreviousIdentityWhileTheWatchIsStalled(t *testing.T) {
 	t.Parallel()
 	before := map[string]string{"lanyard.dev/aws-role-arn": role}

@@ -15,12 +15,12 @@ const (
 	// maxInvalid limits the memory of the invalidations. Above it, all objects are
 	// invalid.
 	maxInvalid = 4096
-	// storedAfter is when an admitted write is stored, or never will be: twice
+	// storedAfter is the time after which an admitted write has been stored or never will be: twice
 	// kube-apiserver's default --request-timeout.
 	storedAfter = 2 * time.Minute
 )
 
-// invalidation is a write that was admitted, and that has not been delivered yet.
+// invalidation is a write that was admitted and that the watch has not delivered yet.
 type invalidation struct {
 	at time.Time // when it was admitted
 	// replaced is the resource version that the write replaces. The API server stores
@@ -94,9 +94,9 @@ func (i *invalidations) hasUntil(at time.Time) bool {
 	return i.all != nil && !i.all.at.After(at)
 }
 
-// settle ends the writes of which a cache knows that they were stored or never will be.
-// The writes until this time are included in the resource version listed, and the cache
-// has received everything up to the version received.
+// settle ends the invalidations of writes that have been stored or never will be. The writes until
+// this time are included in the resource version listed, and the cache has received everything up
+// to the version received.
 func (i *invalidations) settle(until time.Time, listed, received string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -120,7 +120,7 @@ func (w *invalidation) settle(until time.Time, listed, received string) bool {
 	return w.settled != "" && (w.settled == received || isLater(received, w.settled))
 }
 
-// forget ends the writes until this time, whatever became of them.
+// forget ends the invalidations up to this time, whether or not the writes were stored.
 func (i *invalidations) forget(until time.Time) {
 	i.settle(until, "1", "1")
 }

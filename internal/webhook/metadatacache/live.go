@@ -86,12 +86,12 @@ func NewReader(opts Options) (*Reader, error) {
 // SetMaxBytes replaces Options.MaxBytes for objects that are received from now on.
 func (r *Reader) SetMaxBytes(n int) { r.maxBytes.Store(int64(n)) }
 
-// Invalidate marks an object whose write is being admitted: caches must not be believed
-// until they have the write. An admission webhook sees a write before it is stored, and
-// the watch sees it later. A cluster-scoped object has no namespace. The resource version
-// is that of the object before the write; it is empty for an object that is created.
+// Invalidate marks an object whose write is being admitted: a cache is out of date until it has
+// received the write. An admission webhook sees a write before it is stored, and the watch sees it
+// later. A cluster-scoped object has no namespace. The resource version is that of the object
+// before the write; it is empty for an object that is created.
 //
-// The caches of other replicas do not learn of the write by this, only by their watch.
+// Other replicas learn of the write only from their own watch.
 func (r *Reader) Invalidate(namespace, name, resourceVersion string) {
 	if id := (types.NamespacedName{Namespace: namespace, Name: name}); canExist(id) {
 		r.invalidated.add(id, resourceVersion)

@@ -100,7 +100,8 @@ func metadataOf(obj any) (*metav1.PartialObjectMetadata, error) {
 	return meta, nil
 }
 
-// kept returns the name and the kept parts of an object; nil if nothing is kept.
+// kept returns the name and the parts of an object that the cache keeps, or nil if it keeps
+// nothing.
 func (c *Cache) kept(meta *metav1.PartialObjectMetadata) (types.NamespacedName, *Object) {
 	id := types.NamespacedName{Namespace: strings.Clone(meta.Namespace), Name: strings.Clone(meta.Name)}
 	object := c.Object(meta)

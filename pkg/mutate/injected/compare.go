@@ -16,8 +16,8 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
 )
 
-// State compares the credentials of a running pod with the credentials of a new pod. All
-// commands use the same words.
+// State says how the credentials of a running pod compare with those of a new pod. All commands use
+// these words.
 type State string
 
 const (
@@ -31,7 +31,7 @@ const (
 	// LeftOut means that neither it nor a new pod gets any, because its annotations leave
 	// out all containers, or something else is mounted at their token mount path.
 	LeftOut State = "left-out"
-	// None means that its ServiceAccount asks for nothing, and that it has nothing.
+	// None means that it has no credentials, and that its ServiceAccount asks for none.
 	None State = "none"
 	// Excluded means that Lanyard is not called for it, or for its namespace.
 	Excluded State = "excluded"
@@ -45,11 +45,11 @@ const (
 // Comparison is the result of Compare.
 type Comparison struct {
 	State State
-	// Decision is the decision about a new pod with the fields of the running one; nil if it
-	// would be denied, because of Denial.
+	// Decision is the decision about a new pod with the fields of the running one. If such a pod
+	// would be denied, it is nil, and Denial says why.
 	Decision *mutate.Decision
 	Denial   *reason.Error
-	// OfOthers is Pod.OfOthers, and Differences are those of such a pod.
+	// OfOthers is the result of Pod.OfOthers. Differences is set only for such a pod.
 	OfOthers    bool
 	Differences []Difference
 }
@@ -58,31 +58,41 @@ type Comparison struct {
 // decides about the rest, and compares the pod that results. The State is never Excluded,
 // because a pod does not show whether Lanyard is called for it.
 //
-// A container can set a variable itself, directly before Lanyard's, to a value that Lanyard
-// could have written for an earlier identity. unchanged reports whether the annotations of
-// the ServiceAccount are known to be those of the time when the pod was created: such a
-// variable is then the container's own. Otherwise it counts as Lanyard's, unless another
-// container has the current value. The error is for JSON that is no pod.
+// A container can set a variable itself, directly before Lanyard's, to a value that Lanyard could
+// have written for an earlier identity. unchanged reports whether the ServiceAccount is known to
+// have the same annotations as when the pod was created: then such a variable is the container's
+// own. Otherwise it counts as Lanyard's, unless another container has the current value. Compare
+// returns an error only if the JSON is not a pod.
 func Compare(s *annotations.Settings, serviceAccount, namespace *annotations.Object, pod []byte, unchanged bool) (Comparison, error) {
 	running, err := Read(json.RawMessage(pod), s)
 	if err != nil {
 		return Comparison{}, err
 	}
-	c := comparer{settings: s, serviceAccount: serviceAccount, namespace: namespace, running: pod}
-	if running.OfOthers(s) {
-		return c.compareOthers(running, unchanged)
+	c := comparer{s, serviceAccount, namespace, pod, running}
+	ofOthers, compare := running.OfOthers(s), c.compareOwn
+	if ofOthers {
+		compare = c.compareOthers
 	}
-	original, fresh, decision, err := c.again(unchanged)
-	if err == nil && !unchanged && running.showsOthers(original, fresh, s) {
-		_, fresh, decision, err = c.again(true)
-	}
+	result, err := compare(unchanged)
 	if denied, ok := errors.AsType[*reason.Error](err); ok {
-		return Comparison{State: Unknown, Denial: denied}, nil
+		return Comparison{State: Unknown, Denial: denied, OfOthers: ofOthers}, nil
+	}
+	return result, err
+}
+
+// compareOwn compares a pod that Lanyard injected, or nobody.
+func (c *comparer) compareOwn(unchanged bool) (Comparison, error) {
+	original, fresh, decision, err := c.again(unchanged, nil)
+	if err == nil && !unchanged && !same(c.running, fresh, c.settings) {
+		var own bool
+		if own, err = c.showsOthers(original, fresh); own {
+			_, fresh, decision, err = c.again(true, nil)
+		}
 	}
 	if err != nil {
 		return Comparison{}, err
 	}
-	return Comparison{State: running.state(fresh, decision, s), Decision: decision}, nil
+	return Comparison{State: c.running.state(fresh, decision, c.settings), Decision: decision}, nil
 }
 
 // state returns the state of a running pod. fresh is a new pod, and decision is about it.
@@ -108,10 +118,10 @@ func (p *Pod) differing(fresh *Pod) State {
 	return Stale
 }
 
-// Against compares a pod with a new pod that the API server has made from the same pod, or from
-// the template of its workload, where a decision of Lanyard alone is different. The state is
-// Unknown if Lanyard gives neither of them credentials: the API server does not call it for the
-// pod.
+// Against compares a pod with a new pod that the API server returned for the same pod, or for the
+// template of its workload. Other webhooks and policies have changed that pod as well. The state is
+// Unknown if neither pod has credentials from Lanyard, because the API server does not seem to call
+// it.
 func (p *Pod) Against(fresh *Pod, s *annotations.Settings) Comparison {
 	result := Comparison{State: Current}
 	if p.OfOthers(s) {
@@ -139,66 +149,67 @@ func (p *Pod) hasToken(fresh *Pod) bool {
 type comparer struct {
 	settings                  *annotations.Settings
 	serviceAccount, namespace *annotations.Object
-	running                   []byte
-	// ofOthers reports whether another webhook injected the running pod. identities are then
-	// those of the ServiceAccount.
-	ofOthers   bool
-	identities []annotations.Identity
+	pod                       []byte
+	running                   *Pod // which pod was read into
 }
 
 // again injects into the running pod again: first into the pod as it was created, which it
-// returns too, and then into its ephemeral containers.
-func (c *comparer) again(unchanged bool) (original, fresh *Pod, decision *mutate.Decision, err error) {
+// returns too, and then into its ephemeral containers. identities are the identities of the
+// ServiceAccount, if another webhook injected the pod.
+func (c *comparer) again(unchanged bool, identities []annotations.Identity) (original []byte, fresh *Pod, decision *mutate.Decision, err error) {
 	var object map[string]any
-	if err := json.Unmarshal(c.running, &object); err != nil {
+	if err := json.Unmarshal(c.pod, &object); err != nil {
 		return nil, nil, nil, fmt.Errorf("read the pod: %w", err)
 	}
-	if err := Remove(object, c.settings, unchanged); err != nil {
-		return nil, nil, nil, err
+	c.running.removeAll(object, c.settings, unchanged, identities)
+	if original, err = json.Marshal(object); err != nil {
+		return nil, nil, nil, fmt.Errorf("read the pod: %w", err)
 	}
-	if c.ofOthers {
-		if err := RemoveOthers(object, c.settings, c.identities); err != nil {
-			return nil, nil, nil, err
-		}
-	}
-	if original, err = Read(object, c.settings); err != nil {
-		return nil, nil, nil, err
-	}
+	created := original
 	spec, _ := object["spec"].(map[string]any)
 	ephemeral, debugged := spec["ephemeralContainers"]
-	delete(spec, "ephemeralContainers")
-	object, decision, err = c.inject(object, nil)
-	if err == nil && debugged {
-		var old []byte
-		if old, err = json.Marshal(object); err == nil {
-			spec, _ = object["spec"].(map[string]any)
-			spec["ephemeralContainers"] = ephemeral
-			object, _, err = c.inject(object, old)
+	if debugged {
+		delete(spec, "ephemeralContainers")
+		if created, err = json.Marshal(object); err != nil {
+			return nil, nil, nil, fmt.Errorf("read the pod: %w", err)
 		}
+	}
+	text, decision, err := c.inject(created, nil)
+	if err == nil && debugged {
+		text, err = c.debug(text, ephemeral)
 	}
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	fresh, err = Read(object, c.settings)
+	fresh, err = Read(json.RawMessage(text), c.settings)
 	return original, fresh, decision, err
 }
 
-// inject decides about a pod, and returns it with the patch. old is the pod without its
-// ephemeral containers; nil for a new pod.
-func (c *comparer) inject(object map[string]any, old []byte) (map[string]any, *mutate.Decision, error) {
+// debug adds ephemeral containers to a pod, and injects into them.
+func (c *comparer) debug(pod []byte, ephemeral any) ([]byte, error) {
+	var object map[string]any
+	if err := json.Unmarshal(pod, &object); err != nil {
+		return nil, fmt.Errorf("read the pod: %w", err)
+	}
+	spec, _ := object["spec"].(map[string]any)
+	spec["ephemeralContainers"] = ephemeral
 	text, err := json.Marshal(object)
 	if err != nil {
-		return nil, nil, fmt.Errorf("read the pod: %w", err)
+		return nil, fmt.Errorf("read the pod: %w", err)
 	}
-	decision, err := c.decide(text, old)
+	text, _, err = c.inject(text, pod)
+	return text, err
+}
+
+// inject decides about the JSON of a pod, and returns it with the patch. old is the pod without its
+// ephemeral containers, or nil for a new pod.
+func (c *comparer) inject(pod, old []byte) ([]byte, *mutate.Decision, error) {
+	decision, err := c.decide(pod, old)
 	if err != nil {
 		return nil, nil, err
 	}
-	if text, err = decision.Apply(text); err != nil {
-		return nil, nil, err
-	}
-	var result map[string]any
-	return result, decision, json.Unmarshal(text, &result)
+	text, err := decision.Apply(pod)
+	return text, decision, err
 }
 
 // decide decides about the JSON of a pod.
@@ -241,15 +252,20 @@ func (p *Pod) pairs(fresh *Pod) func(yield func(c, other *Container) bool) {
 			if c.Kind == Ephemeral && !c.TakesPart {
 				continue
 			}
-			var other *Container
-			if at := slices.IndexFunc(fresh.Containers, func(o Container) bool { return o.Kind == c.Kind && o.Name == c.Name }); at >= 0 {
-				other = &fresh.Containers[at]
-			}
-			if !yield(c, other) {
+			if !yield(c, fresh.container(c)) {
 				return
 			}
 		}
 	}
+}
+
+// container returns the container of the pod with the kind and the name of c, or nil if there is none.
+func (p *Pod) container(c *Container) *Container {
+	at := slices.IndexFunc(p.Containers, func(o Container) bool { return o.Kind == c.Kind && o.Name == c.Name })
+	if at < 0 {
+		return nil
+	}
+	return &p.Containers[at]
 }
 
 // sameToken compares two tokens. The volumes may have different names.
@@ -312,33 +328,37 @@ func sameVariable(a, b *Variable) bool {
 	return a.Value == b.Value && (bytes.Equal(a.From, b.From) || a.IsPodName() && b.IsPodName())
 }
 
-// showsOthers reports whether the pod differs from a new one only in variables that can be
-// the containers' own, and another container has what a new pod gets in each of them: so it
-// was injected with the current identity.
-func (p *Pod) showsOthers(original, fresh *Pod, s *annotations.Settings) bool {
-	definitions := p.definitions(s)
+// showsOthers reports whether the running pod differs from a new one only in variables that the
+// containers may have set themselves, and another container shows that the pod was injected with
+// the current values of these variables. created is the JSON of the pod as it was created.
+func (c *comparer) showsOthers(created []byte, fresh *Pod) (bool, error) {
+	original, err := Read(json.RawMessage(created), c.settings)
+	if err != nil {
+		return false, err
+	}
+	definitions := c.running.definitions(c.settings)
 	found := false
-	for c, other := range p.pairs(fresh) {
+	for container, other := range c.running.pairs(fresh) {
 		if other == nil {
-			return false
+			return false, nil
 		}
-		for _, name := range differingVariables(c, other, definitions) {
+		for _, name := range differingVariables(container, other, definitions) {
 			found = true
-			own := c.variable(name)
-			if own == nil || !own.Injected || !own.ambiguous || !original.gets(name, p, fresh) {
-				return false
+			own := container.variable(name)
+			if own == nil || !own.Injected || !own.ambiguous || !original.gets(name, c.running, fresh) {
+				return false, nil
 			}
 		}
 	}
-	return found
+	return found, nil
 }
 
-// gets reports whether a container without the variable gets it with the value that it has in
-// the running pod.
+// gets reports whether a new pod has a container that did not set the variable, and that gets the
+// value which it has in the running pod.
 func (p *Pod) gets(name string, running, fresh *Pod) bool {
 	for c, other := range running.pairs(fresh) {
-		at := slices.IndexFunc(p.Containers, func(o Container) bool { return o.Kind == c.Kind && o.Name == c.Name })
-		if v := c.variable(name); v != nil && v.Injected && other != nil && sameVariable(v, other.variable(name)) && at >= 0 && p.Containers[at].variable(name) == nil {
+		v, before := c.variable(name), p.container(c)
+		if v != nil && v.Injected && other != nil && sameVariable(v, other.variable(name)) && before != nil && before.variable(name) == nil {
 			return true
 		}
 	}

@@ -40,7 +40,7 @@ type Pod struct {
 	// Containers are all containers, in the order init, ordinary and ephemeral.
 	Containers []Container
 
-	// copies are Lanyard's copies of tokens, in volumes of their own.
+	// copies are Lanyard's copies of tokens, each in its own volume.
 	copies      []Token
 	settings    *annotations.Settings
 	annotations map[string]string
@@ -156,9 +156,12 @@ type source struct {
 
 // Read reads a pod: a pointer to a Pod of the API, an unstructured object or JSON.
 func Read(pod any, s *annotations.Settings) (*Pod, error) {
-	text, err := json.Marshal(pod)
-	if err != nil {
-		return nil, fmt.Errorf("read the pod: %w", err)
+	text, isText := pod.(json.RawMessage)
+	if !isText {
+		var err error
+		if text, err = json.Marshal(pod); err != nil {
+			return nil, fmt.Errorf("read the pod: %w", err)
+		}
 	}
 	var m manifest
 	if err := json.Unmarshal(text, &m); err != nil {
@@ -298,7 +301,7 @@ func (p *Pod) setFile(m *mount) {
 	}
 }
 
-// slashes returns the path of a file in a Windows container as its mount has it.
+// slashes returns the path of a file in a Windows container in the form of its mount path.
 func slashes(file string) string {
 	if len(file) > 2 && file[1] == ':' {
 		file = file[2:]
@@ -307,14 +310,42 @@ func slashes(file string) string {
 }
 
 // Remove removes Lanyard's additions from the JSON object of a pod: marks, the label,
-// volumes, mounts and variables. A pod that was not injected stays as it is. A variable that
-// the container itself may have set, as in Compare, stays only if the annotations of the
+// volumes, mounts and variables. It does not change a pod that Lanyard did not inject. A variable
+// that the container itself may have set, as in Compare, stays only if the annotations of the
 // ServiceAccount are unchanged since the pod was created.
 func Remove(pod map[string]any, s *annotations.Settings, unchanged bool) error {
 	p, err := Read(pod, s)
 	if err != nil || len(p.Providers) == 0 {
 		return err
 	}
+	p.removeOwn(pod, s, unchanged)
+	return nil
+}
+
+// RemoveAll removes the credentials that Lanyard or another webhook injected. For Lanyard, it does
+// what Remove does. For another webhook, it removes what Decide would take for the containers' own
+// credentials: the token, the variables that point to it, and the variables that Lanyard would
+// write for the identities of the ServiceAccount.
+func RemoveAll(pod map[string]any, s *annotations.Settings, unchanged bool, identities []annotations.Identity) error {
+	p, err := Read(pod, s)
+	if err == nil {
+		p.removeAll(pod, s, unchanged, identities)
+	}
+	return err
+}
+
+// removeAll is RemoveAll for a pod that was read. p is the result of Read.
+func (p *Pod) removeAll(pod map[string]any, s *annotations.Settings, unchanged bool, identities []annotations.Identity) {
+	switch {
+	case len(p.Providers) > 0:
+		p.removeOwn(pod, s, unchanged)
+	case p.OfOthers(s):
+		p.removeOthers(pod, s, identities)
+	}
+}
+
+// removeOwn removes what Lanyard added to the pod.
+func (p *Pod) removeOwn(pod map[string]any, s *annotations.Settings, unchanged bool) {
 	metadata, _ := pod["metadata"].(map[string]any)
 	marks, _ := metadata["annotations"].(map[string]any)
 	for _, key := range s.Marks() {
@@ -325,11 +356,10 @@ func Remove(pod map[string]any, s *annotations.Settings, unchanged bool) error {
 	}
 	spec, _ := pod["spec"].(map[string]any)
 	p.removeInjected(spec, func(v *Variable) bool { return unchanged && v.ambiguous }, func(v *volume) bool { return p.isOwn(v, s) })
-	return nil
 }
 
-// removeInjected removes the injected mounts and variables, unless a variable is the container's own, and
-// the volumes that were added, unless a mount needs them.
+// removeInjected removes the injected mounts and variables, except the container's own variables,
+// and the added volumes, except those that a mount still needs.
 func (p *Pod) removeInjected(spec map[string]any, isOwn func(*Variable) bool, added func(*volume) bool) {
 	i := 0
 	used := map[string]bool{}

@@ -5,7 +5,6 @@ package injected
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -23,12 +22,12 @@ type Difference struct {
 	// Field is the name of the annotation that sets the value, without the prefix, such as
 	// aws-role-arn, or the variable that points to the credentials.
 	Field string `json:"field"`
-	// Got is the value of the running pod, and Want is that of a new pod; empty for none. Only
-	// identities are shown of the variables that users can set, too.
+	// Got is the value in the running pod, and Want the value in a new pod. They are empty if there
+	// is none. Of variables that users can set, only identities are shown.
 	Got  string `json:"got"`
 	Want string `json:"want"`
-	// Minor reports whether the pod is Current nevertheless: it has the same identity, but a
-	// program may notice.
+	// Minor reports whether the pod is Current despite the difference: it has the same identity,
+	// but a program may notice.
 	Minor bool `json:"minor,omitempty"`
 }
 
@@ -37,8 +36,8 @@ func (d Difference) String() string {
 	return fmt.Sprintf("%s: %s: running pod %s, new pod %s", d.Container, d.Field, cmp.Or(d.Got, "none"), cmp.Or(d.Want, "none"))
 }
 
-// OfOthers reports whether another webhook that Lanyard knows gave the pod its credentials, and
-// Lanyard did not.
+// OfOthers reports whether another webhook that Lanyard knows injected the pod, and Lanyard did
+// not.
 func (p *Pod) OfOthers(s *annotations.Settings) bool {
 	return len(p.Providers) == 0 && slices.ContainsFunc(p.Containers, func(c Container) bool {
 		return slices.ContainsFunc(s.Providers, func(d *annotations.Provider) bool { return c.usesOthers(d) })
@@ -65,27 +64,27 @@ func (c *Container) ofOthers(v *Variable, d *annotations.Provider) bool {
 	})
 }
 
-// compareOthers compares a pod that has its credentials from another webhook. Decide would take
-// them for the containers' own.
-func (c *comparer) compareOthers(running *Pod, unchanged bool) (Comparison, error) {
-	decision, err := c.decide(c.running, nil)
-	if err == nil && decision.Reason != reason.OptedOut {
-		c.ofOthers, c.identities = true, decision.Identities
-		var fresh *Pod
-		if _, fresh, decision, err = c.again(unchanged); err == nil {
-			result := running.byMeaning(fresh, c.settings)
-			result.Decision = decision
-			return result, nil
-		}
+// compareOthers compares a pod that another webhook injected. Decide would take its credentials for
+// the containers' own.
+func (c *comparer) compareOthers(unchanged bool) (Comparison, error) {
+	decision, err := c.decide(c.pod, nil)
+	if err != nil {
+		return Comparison{}, err
 	}
-	if denied, ok := errors.AsType[*reason.Error](err); ok {
-		return Comparison{State: Unknown, Denial: denied, OfOthers: true}, nil
+	if decision.Reason == reason.OptedOut {
+		return Comparison{State: OptedOut, Decision: decision, OfOthers: true}, nil
 	}
-	return Comparison{State: OptedOut, Decision: decision, OfOthers: true}, err
+	_, fresh, decision, err := c.again(unchanged, decision.Identities)
+	if err != nil {
+		return Comparison{}, err
+	}
+	result := c.running.byMeaning(fresh, c.settings)
+	result.Decision = decision
+	return result, nil
 }
 
-// byMeaning compares a pod that has its credentials from another webhook with a new one: by the
-// identities and the audiences, not by the names of volumes and paths.
+// byMeaning compares a pod that another webhook injected with a new one. It compares identities and
+// audiences, not names of volumes and paths.
 func (p *Pod) byMeaning(fresh *Pod, s *annotations.Settings) Comparison {
 	result := Comparison{State: Current, OfOthers: true, Differences: p.differences(fresh, s)}
 	if slices.ContainsFunc(result.Differences, func(d Difference) bool { return !d.Minor }) {
@@ -131,8 +130,8 @@ func (f fact) String() string {
 	return f.value
 }
 
-// differingFacts compares the facts of a container. More than a running pod has in minor values does
-// no harm.
+// differingFacts compares the facts of a container. It ignores a minor value that only the new pod
+// has.
 func differingFacts(container string, got, want map[string]fact) (result []Difference) {
 	all := maps.Clone(want)
 	maps.Copy(all, got)
@@ -190,7 +189,7 @@ func (p *Pod) facts(c *Container, d *annotations.Provider) map[string]fact {
 // fromElsewhere stands for a value in a Secret or another object.
 const fromElsewhere = "a value from elsewhere"
 
-// source describes where a variable points to.
+// source describes what a variable points to.
 func (v *Variable) source(lanyard bool) string {
 	switch {
 	case v.From != nil:
@@ -223,11 +222,8 @@ func (p *Pod) credential(c *Container, d *annotations.Provider, set *Variable, v
 	result[strings.TrimPrefix(annotations.TokenExpirationSeconds, annotations.Prefix)] = fact{value: fmt.Sprint(c.Tokens[i].ExpirationSeconds), minor: true}
 }
 
-// tokenFile is the name of the path of the token in annotations.Values.
-const tokenFile = "token-file"
-
-// inFile returns the values in a credential file. Lanyard and the other webhook have the content,
-// or the identity in it, in annotations of the pod. The result is nil for any other file.
+// inFile returns the values in a credential file, or nil if the file is not Lanyard's or another
+// webhook's: these keep its content, or the identity in it, in annotations of the pod.
 func (p *Pod) inFile(c *Container, d *annotations.Provider, file string) annotations.Values {
 	if p.isOwnFile(c, file) {
 		return d.CredentialFile.Read(p.Files[d.Name])
@@ -259,26 +255,16 @@ func identifies(p *annotations.Parameter, d *annotations.Provider) bool {
 	return p.Identity || p.Required || slices.Contains(d.PrincipalParameters, p.Name)
 }
 
-// parameterOf returns the parameter whose value is that of the variable; nil for other
-// variables.
+// parameterOf returns the parameter whose value is the value of the variable, or nil if there is none.
 func parameterOf(v *annotations.Variable, d *annotations.Provider) *annotations.Parameter {
-	for i := range d.Parameters {
-		if p := &d.Parameters[i]; v.Value == "{"+p.Name+"}" {
-			return p
-		}
+	if name, found := onlyPlaceholder(v.Value); found {
+		return parameter(name, d)
 	}
 	return nil
 }
 
-// RemoveOthers removes from the JSON object of a pod what makes Decide take the credentials of
-// another webhook for the containers' own: its token, the variables that point to it, and the
-// variables that Lanyard would write for the identities of the ServiceAccount. A pod that Lanyard
-// injected stays as it is.
-func RemoveOthers(pod map[string]any, s *annotations.Settings, identities []annotations.Identity) error {
-	p, err := Read(pod, s)
-	if err != nil || !p.OfOthers(s) {
-		return err
-	}
+// removeOthers removes what another webhook added to the pod, and marks it in p as injected.
+func (p *Pod) removeOthers(pod map[string]any, s *annotations.Settings, identities []annotations.Identity) {
 	for i := range p.Containers {
 		for _, d := range s.Providers {
 			if c := &p.Containers[i]; c.usesOthers(d) {
@@ -290,7 +276,6 @@ func RemoveOthers(pod map[string]any, s *annotations.Settings, identities []anno
 	p.removeInjected(spec, func(*Variable) bool { return false }, func(v *volume) bool {
 		return len(v.tokens()) > 0 && slices.ContainsFunc(s.Providers, func(d *annotations.Provider) bool { return d.CopyVolume == v.Name })
 	})
-	return nil
 }
 
 // markOthers marks as injected what another webhook has added to a container for a provider.
@@ -311,7 +296,7 @@ func (c *Container) markOthers(d *annotations.Provider, identities []annotations
 }
 
 // couldBeOthers reports whether another webhook could have added the variable, and Lanyard would
-// write it. identity is that of the ServiceAccount; nil if it asks for none of the provider.
+// write it. identity is the ServiceAccount's, or nil if it asks for none of the provider.
 func (c *Container) couldBeOthers(v *Variable, known *annotations.Variable, d *annotations.Provider, identity *annotations.Identity) bool {
 	parameter := parameterOf(known, d)
 	switch {
@@ -324,8 +309,8 @@ func (c *Container) couldBeOthers(v *Variable, known *annotations.Variable, d *a
 	return err == nil
 }
 
-// hasGroup reports whether the container has all variables of a group, with one value. Users set
-// one of them.
+// hasGroup reports whether the container has all variables of a group, with the same value. Users
+// usually set only one of them.
 func (c *Container) hasGroup(of *annotations.Variable, d *annotations.Provider) bool {
 	first := c.variable(of.Name)
 	return !slices.ContainsFunc(d.Variables, func(known annotations.Variable) bool {

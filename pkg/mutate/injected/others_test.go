@@ -62,7 +62,7 @@ const (
 	entra      = "api://AzureADTokenExchange"
 )
 
-// The new pod is as the API server returns it: it can have anything.
+// The API server returns the new pod, which can contain anything.
 func TestAPodOfAnotherWebhookIsComparedByMeaning(t *testing.T) {
 	t.Parallel()
 	const federal = "/var/run/secrets/sts.googleapis.com/serviceaccount"

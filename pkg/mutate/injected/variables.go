@@ -14,10 +14,10 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
-// markInjected marks Lanyard's variables: the longest end of the list that has the
-// providers' variables, in their order, with values that Lanyard could have written. Lanyard
-// adds no variable that the container has already. Other variables that another webhook has
-// added behind them do not count.
+// markInjected marks Lanyard's variables: the longest end of the list that has the providers'
+// variables, in their order, with values that Lanyard could have written. Lanyard adds no variable
+// that the container has already. It ignores other variables at the end, which another webhook may
+// have added.
 func (m mountedAt) markInjected(definitions []*annotations.Provider) {
 	variables := m.variables
 	type known struct {
@@ -80,8 +80,8 @@ var placeholder = regexp.MustCompile(`\\\{([a-z0-9-]+)\\\}`)
 // fits reports whether the template of a variable can result in the value.
 func fits(value, template string, d *annotations.Provider, m mountedAt) bool {
 	value = strings.ReplaceAll(value, "$$", "$")
-	if name, found := strings.CutPrefix(template, "{"); found && strings.Index(name, "}") == len(name)-1 {
-		return isValue(name[:len(name)-1], value, d, m)
+	if name, found := onlyPlaceholder(template); found {
+		return isValue(name, value, d, m)
 	}
 	if !strings.Contains(template, "{") {
 		return value == template
@@ -99,21 +99,38 @@ func fits(value, template string, d *annotations.Provider, m mountedAt) bool {
 	return true
 }
 
+// onlyPlaceholder returns the name of the placeholder that is the whole template. It reports false
+// for any other template.
+func onlyPlaceholder(template string) (name string, found bool) {
+	name, found = strings.CutPrefix(template, "{")
+	if !found || strings.Index(name, "}") != len(name)-1 {
+		return "", false
+	}
+	return name[:len(name)-1], true
+}
+
+// parameter returns the provider's parameter of this name, or nil if there is none.
+func parameter(name string, d *annotations.Provider) *annotations.Parameter {
+	at := slices.IndexFunc(d.Parameters, func(p annotations.Parameter) bool { return p.Name == name })
+	if at < 0 {
+		return nil
+	}
+	return &d.Parameters[at]
+}
+
 // isValue reports whether a placeholder of this name can have the value.
 func isValue(name, value string, d *annotations.Provider, m mountedAt) bool {
 	if path, found := m.paths(d)[name]; found {
 		return value == path
 	}
-	for i := range d.Parameters {
-		if p := &d.Parameters[i]; p.Name == name {
-			read, err := p.Read(value)
-			return err == nil && read == value
-		}
+	if p := parameter(name, d); p != nil {
+		read, err := p.Read(value)
+		return err == nil && read == value
 	}
 	return value != "" && texts.IsVisible(value)
 }
 
-// mountedAt is where a container has Lanyard's tokens.
+// mountedAt describes a container with Lanyard's tokens, and where they are mounted.
 type mountedAt struct {
 	path      string // of the token volume, with slashes and without a drive
 	windows   bool
@@ -125,10 +142,13 @@ type mountedAt struct {
 // variable returns the variable of the container with this name, or nil if there is none.
 func (m mountedAt) variable(name string) *Variable { return lastNamed(m.variables, name) }
 
+// tokenFile is the name of the path of the token in annotations.Values.
+const tokenFile = "token-file"
+
 // paths returns the values that are paths of Lanyard's files, as the container sees them.
 func (m mountedAt) paths(d *annotations.Provider) annotations.Values {
 	subject := provider.Subject{Windows: m.windows}
-	values := annotations.Values{"token-file": subject.Path(m.path + "/" + d.TokenPath)}
+	values := annotations.Values{tokenFile: subject.Path(m.path + "/" + d.TokenPath)}
 	if d.CredentialFile != nil {
 		values["credential-file"] = subject.Path(m.path + "/" + d.CredentialFile.Path)
 	}
@@ -168,8 +188,8 @@ func (m mountedAt) selectsProfile(d *annotations.Provider) bool {
 		})
 }
 
-// isCopy reports whether a path is that of a copy of the provider's token, Lanyard's or another
-// webhook's.
+// isCopy reports whether a path is the path of a copy of the provider's token, which Lanyard or
+// another webhook mounted.
 func (m mountedAt) isCopy(path string, d *annotations.Provider) bool {
 	return d.CopyVolume != "" && slices.ContainsFunc(m.tokens, func(t Token) bool { return t.Volume == d.CopyVolume && t.File == slashes(path) })
 }

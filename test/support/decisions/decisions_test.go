@@ -109,7 +109,7 @@ func write(t *testing.T, file, text string) {
 	}
 }
 
-// result is a pod before and after the webhooks, and the additions in the file.
+// result holds a pod before and after the webhooks, and the additions that the file lists.
 type result struct {
 	name          string
 	before, after []byte

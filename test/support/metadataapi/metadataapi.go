@@ -116,8 +116,8 @@ func (a *Server) Send(kind watch.EventType, meta *metav1.PartialObjectMetadata) 
 	a.wake()
 }
 
-// SendError ends all watches, as the API server does when it no longer has their
-// version. forget are the objects whose deletion they miss.
+// SendError ends all watches, as the API server does when their version is too old. forget lists
+// objects whose deletion the watches miss.
 func (a *Server) SendError(status metav1.Status, forget ...string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -129,7 +129,7 @@ func (a *Server) SendError(status metav1.Status, forget ...string) {
 	a.wake()
 }
 
-// Version returns the resource version of an object; empty if there is none.
+// Version returns the resource version of an object, or "" if there is no such object.
 func (a *Server) Version(namespace, name string) string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -139,7 +139,7 @@ func (a *Server) Version(namespace, name string) string {
 	return ""
 }
 
-// Stall makes the watches, until Resume, see no more changes.
+// Stall stops the watches from sending changes until Resume.
 func (a *Server) Stall() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
