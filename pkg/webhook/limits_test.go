@@ -13,6 +13,8 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
 	ctrlwebhook "sigs.k8s.io/controller-runtime/pkg/webhook"
+
+	"github.com/lanyard-dev/lanyard/internal/webhook/bounds"
 )
 
 // fakeConn is a connection that only records whether it was closed.
@@ -44,14 +46,14 @@ func TestAnEmbeddedServerHasTheLimitsOfLanyardWebhook(t *testing.T) {
 	if got.TLSConfig != config {
 		t.Error("the server does not use the TLS configuration")
 	}
-	conns := make([]fakeConn, 33)
+	conns := make([]fakeConn, bounds.Reviews.FreshOfOneAddress+1)
 	for i := range conns {
 		got.ConnContext(t.Context(), &conns[i])
 		got.ConnState(&conns[i], http.StateNew)
 	}
 	for i := range conns {
 		if conns[i].closed != (i == 0) {
-			t.Errorf("connection %d of 33 of one address that have not sent a request: got closed %t, want only the first one closed", i, conns[i].closed)
+			t.Errorf("connection %d of %d of one address that have not sent a request: got closed %t, want only the first one closed", i, len(conns), conns[i].closed)
 		}
 	}
 }

@@ -50,13 +50,13 @@ import (
 	"fmt"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/client-go/metadata"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/internal/webhook/admission"
 	"github.com/lanyard-dev/lanyard/internal/webhook/injector"
+	"github.com/lanyard-dev/lanyard/internal/webhook/metadatacache"
 	"github.com/lanyard-dev/lanyard/internal/webhook/metrics"
 )
 
@@ -95,7 +95,7 @@ func AddToManager(mgr manager.Manager, o Options) error {
 	if err != nil {
 		return err
 	}
-	client, err := metadata.NewForConfig(mgr.GetConfig())
+	client, err := metadatacache.NewReadClient(mgr.GetConfig())
 	if err != nil {
 		return err
 	}

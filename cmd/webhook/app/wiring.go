@@ -127,7 +127,12 @@ func (p *program) addCaches(config *rest.Config) error {
 	if err != nil {
 		return fmt.Errorf("create Kubernetes client: %w", err)
 	}
+	reads, err := metadatacache.NewReadClient(config)
+	if err != nil {
+		return fmt.Errorf("create Kubernetes client: %w", err)
+	}
 	opts := injector.ServiceAccountCacheOptions(client, new(annotations.Settings)) // load sets MaxBytes
+	opts.Reads = reads
 	// 100,000 ServiceAccounts, of which 10,000 are annotated, take about 20 MiB.
 	opts.MaxTotalBytes = cacheBytes()
 	opts.Recorder = p.recorder
@@ -136,6 +141,7 @@ func (p *program) addCaches(config *rest.Config) error {
 		return err
 	}
 	opts = injector.NamespaceCacheOptions(client)
+	opts.Reads = reads
 	opts.MaxTotalBytes = cacheBytes() / 4 // namespaces are few
 	opts.Logger = p.log.WithName("namespaces")
 	p.namespaces, err = metadatacache.New(opts)

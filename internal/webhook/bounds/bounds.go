@@ -23,7 +23,7 @@ type Connections struct {
 var (
 	// Reviews is for all API servers together. Each has as many connections as reviews at
 	// a time, and a review takes a millisecond.
-	Reviews = Connections{Open: 256, Fresh: 64, FreshOfOneAddress: 32, Ending: 16}
+	Reviews = Connections{Open: 256, Fresh: 48, FreshOfOneAddress: 24, Ending: 16}
 	// Others is for kubelets and Prometheus.
 	Others = Connections{Open: 32, Fresh: 8, FreshOfOneAddress: 4, Ending: 8}
 )
@@ -40,10 +40,15 @@ const (
 	LargeDecisions = 10 << 20
 	// Responses is for responses with their patches, until their clients have read them.
 	Responses = 6 << 20
-	// Reads is the number of live reads at a time of one resource, of which there are two.
-	Reads = 64
+	// Reads is the number of live reads at a time of one resource, of which there are two. An
+	// API server takes some milliseconds for each.
+	Reads = 16
 	// PendingReads is the number of those that wait for their turn.
 	PendingReads = 256
+	// UsualMetadata is the size of the metadata of nearly all objects. Of each resource, one
+	// object with more, and with at most LargeMetadata, is read at a time. The API server allows
+	// 256 KiB of annotations, and up to 1.5 MiB in all.
+	UsualMetadata, LargeMetadata = 8 << 10, 320 << 10
 )
 
 const (
@@ -60,15 +65,18 @@ const (
 // The memory that a program with these limits takes, as far as it is not counted in bytes.
 const (
 	// idleBytes is the memory without a caller, most of which is the program itself.
-	idleBytes = 20 << 20
+	idleBytes = 15 << 20
 	// FreshBytes is what a connection takes until its handshake has ended, at most.
 	FreshBytes = 288 << 10
 	// usedBytes is what a connection takes afterwards: its buffers, stacks and goroutines;
 	// plainBytes is without TLS.
 	usedBytes, plainBytes = 40 << 10, 24 << 10
-	// readBytes is what a live read takes: a goroutine, a request to the API server, and the
-	// metadata of an ordinary object.
+	// readBytes is what a live read takes: a goroutine and a request to the API server.
 	readBytes = 8 << 10
+	// decodedTimes is how many times its size the metadata takes while it is received and
+	// decoded: the smallest owners take 4.6 times their encoding, and a slice that grows is there
+	// twice.
+	decodedTimes = 10
 )
 
 // CacheBytes returns the part of the memory, GOMEMLIMIT, that is for ServiceAccounts.
@@ -97,7 +105,9 @@ func Stages(memory int64) []Stage {
 		{"while a larger body arrives", "Pool of LargeBodies, bodyTimeout", 1, LargeBodies},
 		{"while a usual decision waits", "Pool of UsualDecisions, ?timeout=", 1, UsualDecisions},
 		{"while a larger decision waits", "Pool of LargeDecisions, ?timeout=", 1, LargeDecisions},
-		{"while a ServiceAccount or Namespace is read", "a handler waits for one; Pool of Reads, readTimeout", Reviews.Open + Reviews.Ending + 2*Reads, readBytes},
+		{"while a live read waits", "a handler waits for one; readTimeout", Reviews.Open + Reviews.Ending, readBytes},
+		{"while a ServiceAccount or Namespace is read", "Pool of Reads, UsualMetadata, readTimeout", 2 * Reads, readBytes + decodedTimes*UsualMetadata},
+		{"while large metadata is read", "a Pool of one turn, LargeMetadata, readTimeout", 2, decodedTimes * LargeMetadata},
 		{"while a response is written", "Pool of Responses, writeTimeout", 1, Responses},
 		{"before the first request of the metrics, if they have TLS", "as above", Others.Fresh, FreshBytes - plainBytes},
 		{"on the ports of metrics and probes", "Connections", 2 * (Others.Open + Others.Ending), plainBytes},

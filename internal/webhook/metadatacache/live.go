@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/go-logr/logr"
 	"golang.org/x/time/rate"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -37,11 +38,11 @@ const (
 // Reader reads the Lanyard annotations of the objects of one resource from the API
 // server. Its methods may be called concurrently.
 type Reader struct {
-	opts        Options
-	maxBytes    atomic.Int64
-	invalidated invalidations
-	turns       *bounds.Pool
-	rate        *rate.Limiter
+	opts         Options
+	maxBytes     atomic.Int64
+	invalidated  invalidations
+	turns, large *bounds.Pool
+	rate         *rate.Limiter
 
 	mu    sync.Mutex
 	reads map[readKey]*read // that callers wait for
@@ -73,8 +74,12 @@ func NewReader(opts Options) (*Reader, error) {
 	case !strings.HasSuffix(opts.Prefix, "/"):
 		return nil, fmt.Errorf("metadata cache: annotation prefix: got %q, want one that ends with a slash", opts.Prefix)
 	}
+	if opts.Reads == nil {
+		opts.Reads = opts.Client
+	}
 	r := &Reader{
 		opts:  opts,
+		large: bounds.NewPool(1, bounds.Reads, errors.New("no turn in time")),
 		turns: bounds.NewPool(bounds.Reads, bounds.PendingReads, errors.New("no turn in time")),
 		reads: map[readKey]*read{},
 		rate:  rate.NewLimiter(readsPerSecond, readsBurst),
@@ -224,7 +229,8 @@ func (r *Reader) endJoining(key readKey, current *read) {
 //
 // The context may end the wait, but not the request to the API server, which keeps its turn
 // until the response. A client of HTTP/2 would not be done with it: the request still counts
-// as one of its connection, and the next requests open other connections.
+// as one of its connection, and the next requests open other connections. A client of HTTP/1.1
+// would close the connection.
 func (r *Reader) readNow(ctx context.Context, key readKey) (Object, error) {
 	turn := r.turns.Claim(key.client)
 	err := turn.Take(ctx, 1)
@@ -238,8 +244,14 @@ func (r *Reader) readNow(ctx context.Context, key readKey) (Object, error) {
 	deadline, _ := ctx.Deadline()
 	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), deadline)
 	defer cancel()
+	ctx = logr.NewContext(ctx, logr.Discard()) // the caller reports the error
+	large := r.large.Claim(key.client)
+	defer large.Keep(0)
 	// Without a resource version, it is a quorum read.
-	meta, err := r.opts.Client.Resource(r.opts.Resource).Namespace(key.Namespace).Get(ctx, key.Name, metav1.GetOptions{})
+	meta, err := r.opts.Reads.Resource(r.opts.Resource).Namespace(key.Namespace).Get(withLargeTurn(ctx, &large), key.Name, metav1.GetOptions{})
+	if refused := (refusedError{}); errors.As(err, &refused) {
+		err = refused // without the client's advice to retry
+	}
 	if err != nil {
 		return Object{}, err
 	}
