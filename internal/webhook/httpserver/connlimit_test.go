@@ -224,25 +224,38 @@ func TestAClientThatDoesNotReadDoesNotDelayTheClose(t *testing.T) {
 	})
 }
 
-// Also if the client has sent more than the request, so that the server does not read, which
-// would tell it that the connection was closed.
+// net/http ends the context of a connection that is closed only while it reads from it.
 func TestTheHandlerOfAConnectionThatMakesRoomEnds(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		ended := make(chan struct{}, 2*limit)
-		listener := serve(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-			<-r.Context().Done()
-			ended <- struct{}{}
-		}), nil, limits, always)
-		for range 2 * limit {
-			conn := memnet.Dial(t, listener, "10.0.0.2")
-			_, _ = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: x\r\n\r\nGET / HTTP/1.1\r\n")
-			synctest.Wait()
-		}
-		if got := len(ended); got != limit {
-			t.Errorf("got %d handlers ended after %d connections, want %d", got, 2*limit, limit)
-		}
-	})
+	for name, request := range map[string]string{
+		"without a body":                   "GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+		"with the start of another one":    "GET / HTTP/1.1\r\nHost: x\r\n\r\nGET / HTTP/1.1\r\n",
+		"with a body that nobody reads":    "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\nbody",
+		"with a body that does not come":   "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\n",
+		"with a body that waits for a 100": "POST / HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				ended, leave := make(chan struct{}, 2*limit), make(chan struct{})
+				defer close(leave)
+				listener := serve(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+					select {
+					case <-r.Context().Done():
+						ended <- struct{}{}
+					case <-leave:
+					}
+				}), nil, limits, always)
+				for range 2 * limit {
+					_, _ = io.WriteString(memnet.Dial(t, listener, "10.0.0.2"), request)
+					synctest.Wait()
+				}
+				if got := len(ended); got != limit {
+					t.Errorf("got %d handlers ended after %d connections, want %d", got, 2*limit, limit)
+				}
+			})
+		})
+	}
 }
 
 // A handler that computes does not see that its connection was closed.
