@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptrace"
+	"net/netip"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -123,6 +124,21 @@ func TestAConnectionOutlivesTheTimeOfALargeReview(t *testing.T) {
 		}
 		if len(connections) != 2 || connections[0] != connections[1] {
 			t.Errorf("got connections from %q, want one for both reviews", connections)
+		}
+	})
+}
+
+// Live reads, which the decider makes, take turns by the address of the caller.
+func TestTheDeciderKnowsTheAddressOfTheCaller(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var got netip.Addr
+		client := clientOf(serve(t, newFixture(decide(func(ctx context.Context, _ *admission.Request[object]) (admission.Response, error) {
+			got = bounds.Client(ctx)
+			return untroubled, nil
+		})).handler))
+		if status, answer := post(t.Context(), t, client, review); status != http.StatusOK || got.String() != apiserver {
+			t.Errorf("got %d %s and a decision for %s, want one for %s", status, answer, got, apiserver)
 		}
 	})
 }

@@ -46,9 +46,11 @@ const (
 	// PendingReads is the number of those that wait for their turn.
 	PendingReads = 256
 	// UsualMetadata is the size of the metadata of nearly all objects. Of each resource, one
-	// object with more, and with at most LargeMetadata, is read at a time. The API server allows
-	// 256 KiB of annotations, and up to 1.5 MiB in all.
-	UsualMetadata, LargeMetadata = 8 << 10, 320 << 10
+	// larger object is read at a time.
+	UsualMetadata = 8 << 10
+	// LargeMetadata is the most that is read. The API server allows 256 KiB of annotations, and
+	// up to 1.5 MiB in all.
+	LargeMetadata = 320 << 10
 )
 
 const (
