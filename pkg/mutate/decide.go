@@ -83,9 +83,9 @@ func decide(s *annotations.Settings, serviceAccount, namespace *annotations.Obje
 	case decision != nil:
 		return decision, nil
 	case serviceAccount == nil:
-		return nil, &reason.Error{Reason: reason.ServiceAccountNotFound, Err: fmt.Errorf("serviceaccount %q does not exist", pod.ServiceAccountName)}
-	case pod.ServiceAccountName != serviceAccount.Name:
-		return nil, &reason.Error{Reason: reason.InvalidReview, Err: fmt.Errorf("pod: spec.serviceAccountName: got %q, want %q", pod.ServiceAccountName, serviceAccount.Name)}
+		return nil, &reason.Error{Reason: reason.ServiceAccountNotFound, Err: fmt.Errorf("serviceaccount %q does not exist", pod.read.ServiceAccountName)}
+	case pod.read.ServiceAccountName != serviceAccount.Name:
+		return nil, &reason.Error{Reason: reason.InvalidReview, Err: fmt.Errorf("pod: spec.serviceAccountName: got %q, want %q", pod.read.ServiceAccountName, serviceAccount.Name)}
 	}
 	prepared, err := choice.Prepare(serviceAccount)
 	if err != nil {
@@ -110,20 +110,20 @@ type Choice struct {
 // containers, or nil for a new pod.
 func Choose(s *annotations.Settings, namespace string, pod, old *Pod) (Choice, *Decision) {
 	c := Choice{settings: s, namespace: namespace, pod: pod, old: old}
-	if pod.Mirror {
+	if pod.read.Mirror {
 		return c, &Decision{Reason: reason.MirrorPod}
 	}
-	if c.Pod, c.mistakes = s.ParsePod(pod.Annotations, pod.InjectLabel); c.OptOut {
+	if c.Pod, c.mistakes = s.ParsePod(pod.read.Annotations, pod.read.InjectLabel); c.OptOut {
 		return c, &Decision{Reason: reason.OptedOut}
 	}
 	return c, nil
 }
 
 // ServiceAccountName returns the name of the pod's ServiceAccount.
-func (c *Choice) ServiceAccountName() string { return c.pod.ServiceAccountName }
+func (c *Choice) ServiceAccountName() string { return c.pod.read.ServiceAccountName }
 
 // name returns the namespace and the name of the pod, for messages.
-func (c *Choice) name() string { return c.namespace + "/" + c.pod.Name() }
+func (c *Choice) name() string { return c.namespace + "/" + c.pod.read.ShownName() }
 
 // Prepared is what all pods of a ServiceAccount with the same Key get. It does not change,
 // and may be used concurrently.
@@ -145,7 +145,7 @@ type Key struct {
 
 // Key returns the key of what Prepare returns.
 func (c *Choice) Key() Key {
-	return Key{c.namespace, c.pod.ServiceAccountName, c.TokenExpirationSeconds, c.pod.Windows, c.LeftToPeer}
+	return Key{c.namespace, c.pod.read.ServiceAccountName, c.TokenExpirationSeconds, c.pod.read.Windows, c.LeftToPeer}
 }
 
 // MadeFrom reports whether p was prepared from the annotations that the ServiceAccount has.
@@ -171,7 +171,7 @@ func (c *Choice) Prepare(serviceAccount *annotations.Object) (*Prepared, error) 
 	}
 	injection := provider.NewInjection(identities, &provider.Subject{
 		Namespace: serviceAccount.Namespace, ServiceAccount: serviceAccount.Name, MountPath: c.settings.TokenMountPath,
-		TokenExpirationSeconds: expiration, Windows: c.pod.Windows,
+		TokenExpirationSeconds: expiration, Windows: c.pod.read.Windows,
 	})
 	return &Prepared{annotations: serviceAccount.Annotations, account: account, identities: identities, injection: newInjection(injection)}, nil
 }
@@ -238,7 +238,7 @@ func (c *Choice) checkRequired(serviceAccount *annotations.Object) error {
 	if serviceAccount.Label != annotations.IdentityRequired {
 		return nil
 	}
-	lacks, err := c.pod.lacksMount(&c.Pod, c.settings.TokenMountPath)
+	lacks, err := lacksMount(c.pod, &c.Pod, c.settings.TokenMountPath)
 	if err != nil || !lacks {
 		return err
 	}

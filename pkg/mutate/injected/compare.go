@@ -287,7 +287,7 @@ func (c *Container) injectedPaths() []string {
 	var paths []string
 	for _, m := range c.mounts {
 		if m.injected {
-			paths = append(paths, m.Path)
+			paths = append(paths, string(m.Path))
 		}
 	}
 	slices.Sort(paths)
