@@ -67,7 +67,7 @@ func (c *Container) ofOthers(v *Variable, d *annotations.Provider) bool {
 
 // compareOthers compares a pod that another webhook injected. Decide would take its credentials for
 // the containers' own.
-func (c *comparer) compareOthers(unchanged bool) (Comparison, error) {
+func (c *comparison) compareOthers(unchanged bool) (Comparison, error) {
 	decision, err := c.decide(c.pod, nil)
 	if err != nil {
 		return Comparison{}, err
