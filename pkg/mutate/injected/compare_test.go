@@ -262,3 +262,22 @@ func TestARunningPodAgainstThePodOfTheCluster(t *testing.T) {
 		}
 	}
 }
+
+// BenchmarkCompare compares a usual pod of a ServiceAccount, as lanyard status does for each pod.
+func BenchmarkCompare(b *testing.B) {
+	s, serviceAccount := newSettings(b), account(aws)
+	pod := decode(b, []byte(plain))
+	var env []any
+	for i := range 30 {
+		env = append(env, map[string]any{"name": "VARIABLE_" + string(rune('A'+i)), "value": "a value of about the usual length"})
+	}
+	pod["spec"].(map[string]any)["containers"].([]any)[0].(map[string]any)["env"] = env
+	running, _ := inject(b, s, serviceAccount, string(encode(b, pod)), "")
+	comparer := injected.NewComparer(s, serviceAccount, nil)
+	b.ReportAllocs()
+	for b.Loop() {
+		if got, err := comparer.Compare([]byte(running), true); err != nil || got.State != injected.Current {
+			b.Fatalf("got %s and error %v, want %s", got.State, err, injected.Current)
+		}
+	}
+}
