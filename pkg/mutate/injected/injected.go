@@ -68,6 +68,7 @@ const (
 	Ephemeral = "ephemeral"
 )
 
+// kinds are the kinds of containers by the members of the spec.
 var kinds = map[pod.Kind]string{pod.InitContainers: Init, pod.Containers: Ordinary, pod.EphemeralContainers: Ephemeral}
 
 // Container is a container of a pod.
@@ -196,8 +197,8 @@ func tokensOf(v *pod.Volume) []Token {
 	return tokens
 }
 
-// readContainer adds a container.
-func (p *Pod) readContainer(read *pod.Container, definitions []*annotations.Provider) {
+// newContainer returns a container with its variables and mounts.
+func newContainer(read *pod.Container) Container {
 	c := Container{Name: string(read.Name), Kind: kinds[read.Kind], read: read}
 	for i := range read.Variables {
 		v := &read.Variables[i]
@@ -208,6 +209,12 @@ func (p *Pod) readContainer(read *pod.Container, definitions []*annotations.Prov
 			c.mounts = append(c.mounts, mount{Mount: m})
 		}
 	}
+	return c
+}
+
+// readContainer adds a container.
+func (p *Pod) readContainer(read *pod.Container, definitions []*annotations.Provider) {
+	c := newContainer(read)
 	var mountPath string
 	for i, mount := range slices.Backward(c.mounts) {
 		if p.Volume == "" || string(mount.Volume) != p.Volume || !mount.ReadOnly || mount.Partial {

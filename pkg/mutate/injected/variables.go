@@ -63,7 +63,9 @@ func (m mountedAt) markAmbiguous(definitions []*annotations.Provider) {
 }
 
 // IsPodName reports whether the value is the name of the pod.
-func (v *Variable) IsPodName() bool { return string(v.read.FieldPath) == provider.PodNameField }
+func (v *Variable) IsPodName() bool {
+	return v.read != nil && string(v.read.FieldPath) == provider.PodNameField
+}
 
 // placeholder matches a placeholder of a template in which QuoteMeta has escaped the
 // braces.
