@@ -22,6 +22,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/peer"
 	"github.com/lanyard-dev/lanyard/internal/probe"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/policies"
 )
 
 // Version judges the version of the API server, such as v1.36.3.
@@ -276,12 +278,13 @@ const (
 	registrationFence   = "-guard-registration"
 )
 
-// fences are the policies other than the guard, by the ends of their names. without is the
-// effect of a fence that is missing.
-var fences = []struct{ suffix, without string }{
-	{"-guard-marks", "users who may write the status of a pod can change the annotations that Lanyard wrote on it"},
-	{serviceAccountFence, "very large ServiceAccounts slow the API server down"},
-	{registrationFence, "who has the webhook's token can change its webhook configurations"},
+// fences are the policies other than the guard, by the ends of their names. inPolicies is the end
+// in an installation by policies; empty if it needs no such fence. without is the effect of a
+// fence that is missing.
+var fences = []struct{ suffix, inPolicies, without string }{
+	{"-guard-marks", policies.KeepMarks(""), "users who may write the status of a pod can change the annotations that Lanyard wrote on it"},
+	{serviceAccountFence, policies.LimitServiceAccounts(""), "very large ServiceAccounts slow the API server down"},
+	{registrationFence, "", "who has the webhook's token can change its webhook configurations"},
 }
 
 // Fences checks the policies that limit who may write what. selfManaged reports whether the webhook
@@ -303,6 +306,29 @@ func Fences(mutating *admissionregistrationv1.MutatingWebhookConfiguration, poli
 		}
 	}
 	return orPassed(lines, "the fences are in place")
+}
+
+// PolicyFences judges the fences of an installation by policies.
+func PolicyFences(p *cluster.Injecting) (lines []probe.Line) {
+	for _, fence := range fences {
+		if fence.inPolicies == "" {
+			continue
+		}
+		if wrong := p.Fences.Denies(p.Prefix() + fence.inPolicies); wrong != "" {
+			lines = append(lines, probe.Warn(applyPolicies, "policies.md", "%s: %s", wrong, fence.without))
+		}
+	}
+	return orPassed(lines, "the fences are in place")
+}
+
+// ReservedIssuer judges whether policies that inject keep pods from a token for the API server,
+// which usually accepts tokens whose audience is the issuer.
+func ReservedIssuer(p *cluster.Injecting, issuer string) []probe.Line {
+	if p == nil || slices.Contains(slices.Concat(annotations.CommonAPIServerAudiences(), p.Source.ReservedAudiences), issuer) {
+		return nil
+	}
+	return []probe.Line{probe.Fail("Apply the output of lanyard policies again, with the issuer in --reserved-audiences.", "policies.md",
+		"a ServiceAccount can ask for tokens that are valid for the API server: the policies do not reserve the audience %s", issuer)}
 }
 
 const fencesPage = "concepts/guard.md#the-fences"
@@ -359,11 +385,13 @@ func Installed(found []*admissionregistrationv1.MutatingWebhookConfiguration) []
 	return []probe.Line{probe.Warn("Upgrade it, or remove it first.", "install/upgrade.md", "Lanyard is installed already: MutatingWebhookConfiguration %s", cluster.Names(found))}
 }
 
+const applyPolicies = "Apply the output of lanyard policies again."
+
 // Injecting judges the policies with which the API server injects by itself. by describes the
 // whole installation.
 func Injecting(p *cluster.Injecting, by string) probe.Line {
 	if p.Problem != "" {
-		return probe.Fail("Apply the output of lanyard policies again.", "policies.md", "%s: new pods may lack credentials", p.Problem)
+		return probe.Fail(applyPolicies, "policies.md", "%s: new pods may lack credentials", p.Problem)
 	}
 	return probe.Passed("pods are injected by %s: the API server needs no replica", by)
 }

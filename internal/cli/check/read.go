@@ -70,6 +70,7 @@ func (k *checkCommand) installed(ctx context.Context) error {
 	case mutating != nil:
 		k.parts(ctx, all, mutating, s)
 	case policies:
+		k.add("fences", PolicyFences(k.Webhook.Policies)...)
 		k.add("ServiceAccounts", s.lines()...)
 	default:
 		line := NotOne(found)
@@ -185,7 +186,7 @@ func (k *checkCommand) issuer(ctx context.Context) {
 	if cloud.Public(cluster.Discovery.Issuer) {
 		public, err = cloud.FromURL(ctx, &http.Client{Timeout: 10 * time.Second}, cluster.Discovery.Issuer)
 	}
-	k.add("issuer", Issuer(cluster, public, err)...)
+	k.add("issuer", append(Issuer(cluster, public, err), ReservedIssuer(k.Webhook.Policies, cluster.Discovery.Issuer)...)...)
 }
 
 // rights checks whether the user may create the objects of an install.

@@ -94,7 +94,12 @@ func (p *Policies) Denies(name string) (wrong string) {
 type Injecting struct {
 	Name, Problem string
 	Source        policies.Source
+	// Fences are the fences, which are named by the first part of Name.
+	Fences *Policies
 }
+
+// Prefix begins the names of the policies.
+func (p *Injecting) Prefix() string { return strings.TrimSuffix(p.Name, policies.InjectPods("")) }
 
 // ReadInjecting returns the policies that inject; nil without such policies, as before Kubernetes
 // 1.36. Of several configurations it returns the first.
@@ -115,14 +120,14 @@ func ReadInjecting(ctx context.Context, client kubernetes.Interface) (*Injecting
 		if err := json.Unmarshal([]byte(source), &p.Source); err != nil {
 			return nil, fmt.Errorf("policies that inject: %w", err)
 		}
+		deny := policies.DenyPods(p.Prefix())
+		p.Fences, err = ReadPolicies(ctx, client, deny, policies.KeepMarks(p.Prefix()), policies.LimitServiceAccounts(p.Prefix()))
+		p.Problem = p.Fences.Denies(deny)
 		_, errBinding := api.MutatingAdmissionPolicyBindings().Get(ctx, p.Name, metav1.GetOptions{})
 		if apierrors.IsNotFound(errBinding) {
 			p.Problem = fmt.Sprintf("MutatingAdmissionPolicy %s has no effect: it has no binding", p.Name)
-			return p, nil
+			return p, err
 		}
-		deny := policies.DenyPods(strings.TrimSuffix(p.Name, policies.InjectPods("")))
-		found, err := ReadPolicies(ctx, client, deny)
-		p.Problem = found.Denies(deny)
 		return p, cmp.Or(errBinding, err)
 	}
 	return nil, nil

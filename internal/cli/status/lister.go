@@ -181,6 +181,7 @@ func (l *lister) readNamespaces(ctx context.Context, scope string) error {
 
 // ReadPods adds the pods of the namespace.
 func (n *Namespace) ReadPods(ctx context.Context, client kubernetes.Interface) error {
+	defer clear(n.comparers) // a large cluster has very many
 	return command.EachObject(ctx, client.CoreV1().Pods(n.Name).List, func(pod *corev1.Pod) error {
 		n.AddPod(pod)
 		return nil

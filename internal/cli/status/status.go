@@ -71,6 +71,8 @@ type Namespace struct {
 	owners map[types.UID]owner
 	read   map[string]bool
 	pods   []*pod
+	// comparers compare the pods of a ServiceAccount, while the pods are read.
+	comparers map[string]*injected.Comparer
 }
 
 // account holds the parts of a ServiceAccount that asks for an identity. A large cluster has
@@ -113,7 +115,7 @@ type pod struct {
 func NewNamespace(s *annotations.Settings, meta *metav1.ObjectMeta, registration *admissionregistrationv1.MutatingWebhookConfiguration, called bool) *Namespace {
 	return &Namespace{
 		ObjectMeta: *meta, Settings: s, called: called, registration: registration,
-		accounts: map[string]*account{}, owners: map[types.UID]owner{}, read: map[string]bool{},
+		accounts: map[string]*account{}, owners: map[types.UID]owner{}, read: map[string]bool{}, comparers: map[string]*injected.Comparer{},
 	}
 }
 
@@ -179,8 +181,7 @@ func (n *Namespace) AddPod(object *corev1.Pod) {
 
 // judge sets the state of a pod. It keeps the pod itself if the API server must be asked about it.
 func (n *Namespace) judge(p *pod, object *corev1.Pod, raw []byte, unchanged bool) error {
-	account := ask.Account(&n.ObjectMeta, n.ServiceAccount(p.serviceAccount))
-	compared, err := injected.Compare(n.Settings, account, annotations.NamespaceObject(&n.ObjectMeta), raw, unchanged)
+	compared, err := n.comparer(p.serviceAccount).Compare(raw, unchanged)
 	if err != nil {
 		return err
 	}
@@ -215,6 +216,15 @@ func (n *Namespace) judge(p *pod, object *corev1.Pod, raw []byte, unchanged bool
 		p.original, err = json.Marshal(original.Object)
 	}
 	return err
+}
+
+// comparer returns the Comparer for the pods of a ServiceAccount.
+func (n *Namespace) comparer(serviceAccount string) *injected.Comparer {
+	if n.comparers[serviceAccount] == nil {
+		account := ask.Account(&n.ObjectMeta, n.ServiceAccount(serviceAccount))
+		n.comparers[serviceAccount] = injected.NewComparer(n.Settings, account, annotations.NamespaceObject(&n.ObjectMeta))
+	}
+	return n.comparers[serviceAccount]
 }
 
 // labelsAtCreation returns the labels of a pod without Lanyard's label. The objectSelector saw the
