@@ -202,7 +202,9 @@ providers:
 		},
 		"lanyard.dev/alibaba-role-arn: acs:ram::1:role/loki": {"value: acs:ram::1:role/loki\n", "value: eu-central-1\n", "audience: sts.aliyuncs.com\n"},
 	} {
-		code, out, errOut := runWith(t, installed(t, config), strings.Replace(short, "ANNOTATIONS", annotations, 1), "inject", "--cluster", "-f", "-")
+		answers := installed(t, config)
+		answers["/api/v1/namespaces/shop"] = failure(http.StatusNotFound, metav1.StatusReasonNotFound, "not found") // the manifests create it
+		code, out, errOut := runWith(t, answers, strings.Replace(short, "ANNOTATIONS", annotations, 1), "inject", "--cluster", "-f", "-")
 		if code != command.ExitOK || errOut != "" {
 			t.Errorf("%s: got %d and %q", annotations, code, errOut)
 		}

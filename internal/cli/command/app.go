@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -30,6 +31,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/klog/v2"
 
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
@@ -93,9 +95,28 @@ func NewCLI(program string, streams genericiooptions.IOStreams) *CLI {
 		config.QPS, config.Burst = qps, burst
 		config.UserAgent = "lanyard/" + version.Version()
 		config.WarningHandler = rest.NewWarningWriter(notes{c}, rest.WarningWriterOptions{Deduplicate: true})
+		if c.hasNoCluster(config) {
+			config.Wrap(func(http.RoundTripper) http.RoundTripper { return noCluster{} })
+		}
 		return config
 	}
 	return c
+}
+
+// errNoCluster is the error of a command that needs a cluster, if nothing selects one.
+var errNoCluster = errors.New("no kubeconfig: name a file with --kubeconfig or KUBECONFIG")
+
+// noCluster fails each request.
+type noCluster struct{}
+
+// RoundTrip implements http.RoundTripper.
+func (noCluster) RoundTrip(*http.Request) (*http.Response, error) { return nil, errNoCluster }
+
+// hasNoCluster reports whether the configuration is only the default of client-go, which is an API
+// server without TLS on this machine.
+func (c *CLI) hasNoCluster(config *rest.Config) bool {
+	raw, err := c.Flags.ToRawKubeConfigLoader().RawConfig()
+	return err == nil && api.IsConfigEmpty(&raw) && *c.Flags.APIServer == "" && strings.HasSuffix(config.Host, "localhost:8080")
 }
 
 // Usage returns the function that writes the usage of a command. It is cobra's, without the
@@ -161,14 +182,15 @@ func New(text string, args cobra.PositionalArgs, run func(cmd *cobra.Command, ar
 }
 
 // Finish completes a command and its subcommands: the examples show the name that
-// the user types, and a command that only groups others needs one of them.
+// the user types, and a command that only groups others shows their list.
 func (c *CLI) Finish(cmd *cobra.Command) {
 	cmd.Example = strings.ReplaceAll(cmd.Example, "  lanyard ", "  "+c.Name+" ")
 	if !cmd.Runnable() {
+		cmd.SuggestionsMinimumDistance = 2 // cobra sets it only where it makes the error
 		cmd.Args = cobra.ArbitraryArgs
 		cmd.RunE = func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return Usagef("a command is missing")
+				return cmd.Help()
 			}
 			if similar := cmd.SuggestionsFor(args[0]); len(similar) > 0 {
 				return Usagef("unknown command %q; did you mean %s?", args[0], strings.Join(similar, " or "))
@@ -240,7 +262,29 @@ const maxVerbosity = 7
 // NewLogHandler returns the handler of the messages that the libraries log. They contain text
 // of the cluster, and slog quotes it.
 func NewLogHandler(w io.Writer) slog.Handler {
-	return slog.NewTextHandler(w, &slog.HandlerOptions{Level: verbosity{}})
+	return withoutErrors{slog.NewTextHandler(w, &slog.HandlerOptions{Level: verbosity{}})}
+}
+
+// withoutErrors leaves out the errors that libraries log, unless the user asks for a log: the
+// libraries return them as well, so that the command prints them.
+type withoutErrors struct{ slog.Handler }
+
+// Handle implements slog.Handler. klog does not ask Enabled about errors.
+func (h withoutErrors) Handle(ctx context.Context, record slog.Record) error {
+	if record.Level >= slog.LevelError && !klog.V(1).Enabled() {
+		return nil
+	}
+	return h.Handler.Handle(ctx, record)
+}
+
+// WithAttrs implements slog.Handler.
+func (h withoutErrors) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return withoutErrors{h.Handler.WithAttrs(attrs)}
+}
+
+// WithGroup implements slog.Handler.
+func (h withoutErrors) WithGroup(name string) slog.Handler {
+	return withoutErrors{h.Handler.WithGroup(name)}
 }
 
 // verbosity is the verbosity of klog as a level: -6 is the level of klog.V(6).
@@ -309,6 +353,8 @@ func (c *CLI) Exit(err error, help string) int {
 		return ExitOK
 	case errors.Is(err, ErrFound):
 		return ExitFound
+	case strings.Contains(err.Error(), errNoCluster.Error()): // not every library wraps errors
+		err = errNoCluster
 	}
 	c.Note("error: %v", err)
 	if _, isUsage := errors.AsType[UsageError](err); isUsage || !c.Started {
