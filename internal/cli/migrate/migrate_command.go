@@ -86,6 +86,9 @@ func (k *migrateCommand) run(ctx context.Context) error {
 	if options.Namespace, err = k.Namespace(); err != nil {
 		return err
 	}
+	if following, _ := options.following(); options.Cluster && k.remove && len(following) > 0 {
+		return fmt.Errorf("--remove: Lanyard adopts the annotations of %s, and would remove its own with them: remove %[1]s from config.adopt first", following[0].Name)
+	}
 	plan := k.manifests
 	if options.Cluster {
 		plan = k.cluster

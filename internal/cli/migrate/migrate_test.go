@@ -185,6 +185,14 @@ func TestMigrateAgreesWithAdoption(t *testing.T) {
 		if again := peer.Adopt(s, adoptable, after); len(again.Set)+len(again.Remove) > 0 {
 			t.Fatalf("%v: adoption changes what was migrated: %+v", has, again)
 		}
+		adopting := *s
+		adopting.Peers = names
+		_, after = migratedWith(t, &adopting, has, names)
+		again := peer.Adopt(s, adoptable, after)
+		delete(again.Set, annotations.Adopted)
+		if again.Remove = slices.DeleteFunc(again.Remove, func(key string) bool { return key == annotations.Adopted }); len(again.Set)+len(again.Remove) > 0 {
+			t.Fatalf("%v: adoption changes what was migrated beside it: %+v", has, again)
+		}
 		if len(plan.Changes) > 0 {
 			checked++
 		}
@@ -218,6 +226,43 @@ func TestMigrateTakesOverWhatWasAdopted(t *testing.T) {
 	delete(after, "eks.amazonaws.com/role-arn")
 	if a := peer.Adopt(s, adoptable, after); len(a.Remove) > 0 {
 		t.Errorf("without the peer's annotation, adoption removes %v", a.Remove)
+	}
+}
+
+// Before the other webhook goes, the roles of its ConfigMap must be on the ServiceAccounts, and the
+// others must still follow their annotations.
+func TestWhileThePeerIsAdoptedMigrateWritesTheRest(t *testing.T) {
+	t.Parallel()
+	s := newSettings(t)
+	s.Peers = []string{"eks", "azure"}
+	has := map[string]string{"eks.amazonaws.com/role-arn": "arn:aws:iam::111122223333:role/a", "azure.workload.identity/client-id": "00000000-1111-2222-3333-444444444444"}
+	adopted := apply(has, peer.Adopt(s, peer.Of(s), has))
+	stock := []*migrate.Object{
+		{Kind: "ConfigMap", Namespace: "kube-system", Name: "pod-identity-webhook", Data: map[string]string{
+			"config": `{"a/exact": {"RoleARN": "arn:aws:iam::111122223333:role/exact"}, "*/any": {"RoleARN": "arn:aws:iam::111122223333:role/any"}}`,
+		}},
+		{Kind: "ServiceAccount", Namespace: "a", Name: "adopted", Annotations: adopted},
+		{Kind: "ServiceAccount", Namespace: "a", Name: "new", Annotations: has},
+		{Kind: "ServiceAccount", Namespace: "a", Name: "exact"},
+		{Kind: "ServiceAccount", Namespace: "b", Name: "any"},
+	}
+	plan := migrate.New(stock, &migrate.Options{Settings: s, From: peersNamed(t, "eks", "azure"), Cluster: true})
+	got := map[string]map[string]string{}
+	for _, c := range plan.Changes {
+		if len(c.Remove) > 0 {
+			t.Errorf("removes %v from %s", c.Remove, c.Object.Name)
+		}
+		got[c.Object.Name] = apply(c.Object.Annotations, peer.Adoption{Set: c.Set})
+	}
+	mapped := func(name string) map[string]string {
+		return map[string]string{
+			"lanyard.dev/aws-role-arn": "arn:aws:iam::111122223333:role/" + name, "lanyard.dev/token-expiration-seconds": "86400",
+			"lanyard.dev/aws-token-path": "/var/run/secrets/eks.amazonaws.com/serviceaccount/token",
+		}
+	}
+	want := map[string]map[string]string{"exact": mapped("exact"), "any": mapped("any"), "new": adopted}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("the changed ServiceAccounts (-want +got):\n%s", diff)
 	}
 }
 
@@ -257,8 +302,13 @@ func emptyAudience(has map[string]string) bool {
 // migrated returns the annotations of a ServiceAccount after a migration.
 func migrated(t *testing.T, has map[string]string, names []string) (*migrate.Plan, map[string]string) {
 	t.Helper()
+	return migratedWith(t, newSettings(t), has, names)
+}
+
+func migratedWith(t *testing.T, s *annotations.Settings, has map[string]string, names []string) (*migrate.Plan, map[string]string) {
+	t.Helper()
 	account := &migrate.Object{Kind: "ServiceAccount", Namespace: "a", Name: "b", Annotations: has}
-	plan := migrate.New([]*migrate.Object{account}, &migrate.Options{Settings: newSettings(t), From: peersNamed(t, names...), Cluster: true})
+	plan := migrate.New([]*migrate.Object{account}, &migrate.Options{Settings: s, From: peersNamed(t, names...), Cluster: true})
 	after := maps.Clone(has)
 	for _, c := range plan.Changes {
 		maps.Copy(after, c.Set)
@@ -270,7 +320,8 @@ func migrated(t *testing.T, has map[string]string, names []string) (*migrate.Pla
 }
 
 func apply(has map[string]string, a peer.Adoption) map[string]string {
-	after := maps.Clone(has)
+	after := map[string]string{}
+	maps.Copy(after, has)
 	maps.Copy(after, a.Set)
 	for _, key := range a.Remove {
 		delete(after, key)

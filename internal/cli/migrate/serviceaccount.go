@@ -84,9 +84,7 @@ func isAudience(key string) bool { return strings.HasSuffix(key, "/audience") }
 func (p *planner) isOwn(key string) bool { return strings.HasPrefix(key, annotations.Prefix) }
 
 // adopt translates as the webhook does, but removes no annotation of Lanyard's: the annotations
-// of the peer may be gone because Lanyard's have taken their place. It removes the entries of
-// the peers' clouds from the record of adoption: an annotation without an entry belongs to the
-// users who edit the ServiceAccount.
+// of the peer may be gone because Lanyard's have taken their place.
 func (a *account) adopt() {
 	a.translated = peer.Translate(a.Settings, a.From, a.input)
 	adoption := peer.Adopt(a.Settings, a.From, a.input)
@@ -96,9 +94,34 @@ func (a *account) adopt() {
 	maps.DeleteFunc(a.after, func(key, _ string) bool { return !a.isOwn(key) })
 	maps.Copy(a.after, adoption.Set)
 	delete(a.after, annotations.Adopted)
-	if record := peer.Release(a.Annotations[annotations.Adopted], a.From); record != "" {
+	if record := a.record(); record != "" {
 		a.after[annotations.Adopted] = record
 	}
+}
+
+// record returns the record of adoption after the migration. It has no entry for the cloud of a
+// peer that Lanyard does not adopt, or not any more: an annotation without an entry belongs to the
+// users who edit the ServiceAccount. Annotations of the other peers are still followed; an entry of
+// a ConfigMap is not an annotation.
+func (a *account) record() string {
+	following, released := a.following()
+	record := a.Annotations[annotations.Adopted]
+	if changed, found := peer.Adopt(a.Settings, following, a.Annotations).Set[annotations.Adopted]; found {
+		record = changed
+	}
+	return peer.Release(record, released)
+}
+
+// following returns the peers that Lanyard adopts, and those that it does not.
+func (o *Options) following() (following, released []*peer.Peer) {
+	for _, from := range o.From {
+		if slices.Contains(o.Peers, from.Name) {
+			following = append(following, from)
+		} else {
+			released = append(released, from)
+		}
+	}
+	return following, released
 }
 
 // addTokens asks for Azure's token without an identity, if the ServiceAccount has
@@ -142,7 +165,7 @@ func (a *account) items(mistakes field.ErrorList) (done []string) {
 		result, why := a.translation("It has no client ID.")
 		a.item(a.Object, azureUse+" on its pods", result, annotations.Tokens, why)
 	}
-	if a.after[annotations.Adopted] != a.Annotations[annotations.Adopted] {
+	if _, released := a.following(); len(released) > 0 && a.after[annotations.Adopted] != a.Annotations[annotations.Adopted] {
 		result, why := a.translation("Without it, Lanyard's annotations do not follow the annotations of the other webhook any more.")
 		a.item(a.Object, annotations.Adopted, result, "", why)
 	}
