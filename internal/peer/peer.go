@@ -136,6 +136,12 @@ type Peer struct {
 	// Volumes and Containers are the names of the volumes and containers that it adds.
 	Volumes    []string `json:"volumes"`
 	Containers []string `json:"containers"`
+	// Sidecar is the annotation of pods that get Containers for the programs in the others;
+	// empty if Containers only prepare the credentials.
+	Sidecar string `json:"sidecar"`
+	// Agent is the variable with the file of the token for an agent on the node, from which
+	// programs get other credentials; empty for none.
+	Agent string `json:"agent"`
 	// Replaces are the containers that it writes whenever the API server calls it.
 	Replaces []string `json:"replaces"`
 	// Binding starts the annotations of pods that get tokens of another audience from it,

@@ -325,7 +325,8 @@ func Remove(pod map[string]any, s *annotations.Settings, unchanged bool) error {
 // RemoveAll removes the credentials that Lanyard or another webhook injected. For Lanyard, it does
 // what Remove does. For another webhook, it removes what Decide would take for the containers' own
 // credentials: the token, the variables that point to it, and the variables that Lanyard would
-// write for the identities of the ServiceAccount.
+// write for the identities of the ServiceAccount. It also removes the containers that another
+// webhook added for the programs in the others.
 func RemoveAll(pod map[string]any, s *annotations.Settings, unchanged bool, identities []annotations.Identity) error {
 	p, err := Read(pod, s)
 	if err == nil {
@@ -341,7 +342,11 @@ func (p *Pod) removeAll(pod map[string]any, s *annotations.Settings, unchanged b
 		p.removeOwn(pod, s, unchanged)
 	case p.OfOthers(s):
 		p.removeOthers(pod, s, identities)
+	default:
+		return
 	}
+	spec, _ := pod["spec"].(map[string]any)
+	p.removeSidecars(spec)
 }
 
 // removeOwn removes what Lanyard added to the pod.

@@ -52,13 +52,13 @@ func (c *Container) usesOthers(d *annotations.Provider) bool {
 // ofOthers reports whether another webhook wrote the variable that points to the provider's
 // credentials.
 func (c *Container) ofOthers(v *Variable, d *annotations.Provider) bool {
-	isCredential := slices.ContainsFunc(d.Variables, func(known annotations.Variable) bool { return known.Credential && known.Name == v.Name })
-	if !isCredential || v.From != nil {
+	if v.From != nil {
 		return false
 	}
+	isCredential := slices.ContainsFunc(d.Variables, func(known annotations.Variable) bool { return known.Credential && known.Name == v.Name })
 	file := slashes(v.Value)
 	return slices.ContainsFunc(peer.All(), func(other *peer.Peer) bool {
-		return other.Provider == d.Name && (other.Wrote(file) || slices.ContainsFunc(c.Tokens, func(t Token) bool {
+		return other.Provider == d.Name && (isCredential || v.Name == other.Agent) && (other.Wrote(file) || slices.ContainsFunc(c.Tokens, func(t Token) bool {
 			return t.File == file && slices.Contains(other.Volumes, t.Volume)
 		}))
 	})
@@ -93,9 +93,51 @@ func (p *Pod) byMeaning(fresh *Pod, s *annotations.Settings) Comparison {
 	return result
 }
 
+// sidecars returns the peer whose containers in the pod serve the programs in the others, or nil if
+// there is none.
+func (p *Pod) sidecars() *peer.Peer {
+	for _, added := range peer.All() {
+		if _, found := p.annotations[added.Sidecar]; found && added.Sidecar != "" {
+			return added
+		}
+	}
+	return nil
+}
+
+// lost compares the containers that another webhook added for the programs in the others.
+func (p *Pod) lost(fresh *Pod) (result []Difference) {
+	added := p.sidecars()
+	if added == nil {
+		return nil
+	}
+	for c, other := range p.pairs(fresh) {
+		if other == nil && slices.Contains(added.Containers, c.Name) {
+			result = append(result, Difference{Container: c.Name, Field: "container", Got: "of " + added.Program})
+		}
+	}
+	return result
+}
+
+// removeSidecars removes the containers that another webhook added for the programs in the others.
+func (p *Pod) removeSidecars(spec map[string]any) {
+	added := p.sidecars()
+	if added == nil {
+		return
+	}
+	for _, list := range lists {
+		all := elements(spec, list.member)
+		keep(spec, list.member, func(i int) bool {
+			c, _ := all[i].(map[string]any)
+			name, _ := c["name"].(string)
+			return !slices.Contains(added.Containers, name)
+		})
+	}
+}
+
 // differences compares the credentials of the containers, except those that another webhook
 // added.
-func (p *Pod) differences(fresh *Pod, s *annotations.Settings) (result []Difference) {
+func (p *Pod) differences(fresh *Pod, s *annotations.Settings) []Difference {
+	result := p.lost(fresh)
 	for c, other := range p.pairs(fresh) {
 		if slices.ContainsFunc(peer.All(), func(added *peer.Peer) bool { return slices.Contains(added.Containers, c.Name) }) {
 			continue
@@ -176,6 +218,7 @@ func (p *Pod) facts(c *Container, d *annotations.Provider) map[string]fact {
 			values[parameter.Name], hidden[parameter.Name] = cmp.Or(value, set.Value), err != nil
 		}
 	}
+	c.agents(d, result)
 	for i := range d.Parameters {
 		parameter := &d.Parameters[i]
 		if value := values[parameter.Name]; value != "" {
@@ -184,6 +227,18 @@ func (p *Pod) facts(c *Container, d *annotations.Provider) map[string]fact {
 		}
 	}
 	return result
+}
+
+// agents adds the tokens for agents on the node that another webhook gave the container.
+func (c *Container) agents(d *annotations.Provider, result map[string]fact) {
+	for i := range c.Variables {
+		v := &c.Variables[i]
+		isAgent := slices.ContainsFunc(peer.All(), func(other *peer.Peer) bool { return other.Agent == v.Name })
+		at := slices.IndexFunc(c.Tokens, func(t Token) bool { return t.File == slashes(v.Value) })
+		if isAgent && at >= 0 && c.ofOthers(v, d) {
+			result[v.Name] = fact{value: "a token for " + c.Tokens[at].Audience}
+		}
+	}
 }
 
 // fromElsewhere stands for a value in a Secret or another object.
@@ -288,6 +343,8 @@ func (c *Container) markOthers(d *annotations.Provider, identities []annotations
 		v := &c.Variables[i]
 		if at := slices.IndexFunc(d.Variables, func(known annotations.Variable) bool { return known.Name == v.Name }); at >= 0 && v.From == nil {
 			v.Injected = c.couldBeOthers(v, &d.Variables[at], d, identity)
+		} else if at < 0 && c.ofOthers(v, d) {
+			v.Injected = true
 		}
 	}
 	for i := range c.mounts {
