@@ -32,6 +32,7 @@ const (
 	OnPodLabel            Place = "pod label"
 	OnPodField            Place = "pod field"
 	InContainer           Place = "variable of a container"
+	InRunningPod          Place = "variable of a running pod"
 	AsFlag                Place = "flag of the program"
 	AsVariable            Place = "variable of the program"
 )
@@ -139,9 +140,6 @@ type Peer struct {
 	// Sidecar is the annotation of pods that get Containers for the programs in the others;
 	// empty if Containers only prepare the credentials.
 	Sidecar string `json:"sidecar"`
-	// Agent is the variable with the file of the token for an agent on the node, from which
-	// programs get other credentials; empty for none.
-	Agent string `json:"agent"`
 	// Replaces are the containers that it writes whenever the API server calls it.
 	Replaces []string `json:"replaces"`
 	// Binding starts the annotations of pods that get tokens of another audience from it,

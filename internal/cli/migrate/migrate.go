@@ -97,6 +97,7 @@ func New(stock []*Object, o *Options) *Plan {
 		Options: &options, plan: &Plan{Items: []Item{}, Config: map[string]any{}},
 		lanyard:    "lanyard", // the name that the manifests and the chart have
 		accounts:   map[string][]*Object{},
+		agents:     map[string][]string{},
 		needTokens: map[string]bool{}, mapped: map[string]map[string]string{}, lacking: map[string]int{},
 	}
 	if o.Cluster {
@@ -151,6 +152,8 @@ type planner struct {
 	accounts map[string][]*Object
 	// needTokens are the ServiceAccounts whose pods have Azure's label.
 	needTokens map[string]bool
+	// agents are the pods of a ServiceAccount that get their credentials from an agent on the node.
+	agents map[string][]string
 	// mapped are the entries of EKS's ConfigMap, as annotations, by namespace and name.
 	mapped map[string]map[string]string
 	// composesRoles reports whether EKS's program makes ARNs of the names of roles.
@@ -187,10 +190,14 @@ func (p *planner) index(o *Object) {
 		maps.Copy(p.mapped, mapped)
 	case slices.Contains(o.Registration.Webhooks, cluster.PodWebhook):
 		p.lanyard = o.Name
-	case o.Pod != nil && p.has("azure") && o.Pod.Labels[azureUse] == "true":
-		p.needTokens[accountOf(o)] = true
 	}
 	for _, from := range p.From {
+		if o.Pod != nil && o.usesAgent(from) {
+			p.agents[accountOf(o)] = append(p.agents[accountOf(o)], o.Name)
+		}
+		if o.Pod != nil && from.Name == "azure" && o.Pod.Labels[azureUse] == "true" && !o.Pod.bound(from) {
+			p.needTokens[accountOf(o)] = true
+		}
 		values := o.settings(from)
 		p.composesRoles = p.composesRoles || values["--compose-role-arn"] == "true"
 		if tenant := values["AZURE_TENANT_ID"]; tenant != "" {

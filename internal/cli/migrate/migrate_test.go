@@ -15,6 +15,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/yaml"
 
@@ -24,6 +28,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/provider"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/test/support/golden"
+	"github.com/lanyard-dev/lanyard/test/support/peers"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -170,9 +175,6 @@ func TestMigrateAgreesWithAdoption(t *testing.T) {
 		plan, after := migrated(t, has, names)
 		got := after
 		delete(adopted, annotations.Adopted)
-		if emptyAudience(has) {
-			continue // adoption has the pods denied, migrate leaves it out
-		}
 		if denied(s, adopted) {
 			if !maps.Equal(has, after) {
 				t.Fatalf("%v: changes to %v, which is denied", has, after)
@@ -288,15 +290,6 @@ func TestMigrateRemovesNothingThatWasAdopted(t *testing.T) {
 func denied(s *annotations.Settings, values map[string]string) bool {
 	_, errs := s.ParseServiceAccount("a", "b", values)
 	return slices.ContainsFunc(errs, func(err *field.Error) bool { return err.Type != field.ErrorTypeRequired })
-}
-
-func emptyAudience(has map[string]string) bool {
-	for key, value := range has {
-		if strings.HasSuffix(key, "/audience") && value == "" {
-			return true
-		}
-	}
-	return false
 }
 
 // migrated returns the annotations of a ServiceAccount after a migration.
@@ -431,6 +424,60 @@ func TestPodsOfAClusterStayAsTheyAre(t *testing.T) {
 		if item.Found == "eks.amazonaws.com/skip-containers" && item.Result != peer.Manual {
 			t.Errorf("got %+v, want it by hand", item)
 		}
+	}
+}
+
+// The program adds the variables to pods, so their templates do not show them.
+func TestPodsOfEKSPodIdentity(t *testing.T) {
+	t.Parallel()
+	eks := &peers.EKS{ContainerCredentials: []string{"shop/cart", "shop/plain"}}
+	var stock []*migrate.Object
+	add := func(name, account string, owned bool) {
+		pod := &corev1.Pod{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}, ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}}
+		pod.Spec = corev1.PodSpec{ServiceAccountName: account, Containers: []corev1.Container{{Name: "main"}}}
+		if owned {
+			pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "x", Controller: new(true)}}
+		}
+		if err := eks.Mutate(pod, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: account}}); err != nil {
+			t.Fatal(err)
+		}
+		object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(pod)
+		if err != nil {
+			t.Fatal(err)
+		}
+		read, err := migrate.Read(&unstructured.Unstructured{Object: object})
+		if err != nil || (read == nil) != (owned && account == "other") {
+			t.Fatalf("%s: got %v and %v, want a pod that another object made only with an agent", name, read, err)
+		}
+		if read != nil {
+			stock = append(stock, read)
+		}
+	}
+	add("cart-1", "cart", true)
+	add("cart-2", "cart", true)
+	add("own", "plain", false)
+	add("other-1", "other", true)
+	stock = append(stock,
+		&migrate.Object{Kind: "ConfigMap", Namespace: "kube-system", Name: "pod-identity-webhook", Data: map[string]string{"config": `{"shop/plain": {"RoleARN": "arn:aws:iam::111122223333:role/plain"}}`}},
+		&migrate.Object{Kind: "ServiceAccount", Namespace: "shop", Name: "cart", Annotations: map[string]string{"eks.amazonaws.com/role-arn": "arn:aws:iam::111122223333:role/cart"}},
+		&migrate.Object{Kind: "ServiceAccount", Namespace: "shop", Name: "plain"},
+		&migrate.Object{Kind: "ServiceAccount", Namespace: "shop", Name: "other"},
+	)
+	plan := migrate.New(stock, &migrate.Options{Settings: newSettings(t), From: peersNamed(t, "eks"), Cluster: true})
+	if len(plan.Changes) > 0 {
+		t.Errorf("got %+v, want no change: the pods would get a second role", plan.Changes)
+	}
+	got := ""
+	for _, item := range plan.Items {
+		got += fmt.Sprintf("%s: %s: %s: %s\n", item.Object, item.Found, item.Result, item.Why)
+	}
+	note := "They use EKS Pod Identity, which Lanyard does not replace: keep the program. To switch them, create a role that trusts the cluster's issuer, annotate the ServiceAccount, and delete the association."
+	want := "configmap/pod-identity-webhook: shop/plain: by hand: Nothing was changed, because its pods get their credentials from an agent on the node.\n" +
+		"serviceaccount/cart: eks.amazonaws.com/role-arn: by hand: Nothing was changed, because its pods get their credentials from an agent on the node.\n" +
+		"serviceaccount/cart: AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE in its pods: not supported: Pods: 2, such as cart-1. " + note + " New pods get the role of the ServiceAccount from Lanyard in addition, and SDKs prefer it.\n" +
+		"serviceaccount/plain: AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE in its pods: not supported: Pods: 1, such as own. " + note + " New pods get the role of the ServiceAccount from Lanyard in addition, and SDKs prefer it.\n"
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("items (-want +got):\n%s", diff)
 	}
 }
 

@@ -29,6 +29,9 @@ type podPlan struct {
 
 // pod plans for a pod, or for the template of a workload.
 func (p *planner) pod(o *Object) {
+	if o.Owned {
+		return // the item is about its ServiceAccount
+	}
 	t := &podPlan{planner: p, Object: o, serviceAccounts: p.accounts[accountOf(o)], set: map[string]string{}}
 	first := len(p.plan.Items)
 	for _, from := range p.From {
@@ -59,7 +62,7 @@ func (t *podPlan) peer(from *peer.Peer) {
 	}
 	for _, key := range slices.Sorted(maps.Keys(t.Pod.Labels)) {
 		if in := from.Input(peer.OnPodLabel, key); in != nil && key == azureUse {
-			t.azureLabel(in)
+			t.azureLabel(from, in)
 		} else if in != nil {
 			t.write(in, key, annotations.OptOut, "")
 		}
@@ -73,14 +76,16 @@ func (t *podPlan) peer(from *peer.Peer) {
 	t.unknownKeys(t.Object, from, peer.OnPod, t.Pod.Annotations)
 }
 
-// variables plans for the variables of containers, except those that the peer wrote.
+// variables plans for the variables of containers, except those that the peer wrote, and those that
+// point to the copy of the token.
 func (t *podPlan) variables(from *peer.Peer) {
 	for _, c := range t.Pod.containers() {
 		if slices.Contains(from.Containers, c.Name) {
 			continue
 		}
 		for _, v := range c.Env {
-			if in := from.Input(peer.InContainer, v.Name); in != nil && !from.Wrote(v.Value) && t.concerns(from) {
+			written := v.Value == from.TokenPath || t.Kind == "Pod" && (from.Wrote(v.Value) || t.usesAgent(from))
+			if in := from.Input(peer.InContainer, v.Name); in != nil && !written && t.concerns(from) {
 				t.row(t.Object, v.Name+" in the container "+c.Name, in)
 			}
 		}
@@ -171,7 +176,7 @@ func (t *podPlan) lifetime(from *peer.Peer, in *peer.Input, key, value string) {
 }
 
 // azureLabel plans for the label of Azure. Its effect depends on the ServiceAccount.
-func (t *podPlan) azureLabel(in *peer.Input) {
+func (t *podPlan) azureLabel(from *peer.Peer, in *peer.Input) {
 	account := t.Pod.Spec.ServiceAccountName
 	asks := func(o *Object) bool {
 		return o.Annotations[azureClient] != "" || strings.Contains(o.Annotations[annotations.Tokens], "azure")
@@ -179,6 +184,8 @@ func (t *podPlan) azureLabel(in *peer.Input) {
 	switch {
 	case t.Pod.Labels[azureUse] != "true":
 		t.item(t.Object, azureUse, peer.NothingToDo, "", "Only the value true has an effect.")
+	case t.Pod.bound(from):
+		t.item(t.Object, azureUse, peer.NothingToDo, "", "The pod has an identity binding, which is another item.")
 	case len(t.serviceAccounts) == 0:
 		t.item(t.Object, azureUse, peer.Manual, t.becomes(in),
 			fmt.Sprintf("The ServiceAccount %s was not found. If it has no client ID, set %s: azure on it.", account, annotations.Tokens))

@@ -82,6 +82,8 @@ func (p *planner) mapping(o *Object, name string, values map[string]string) {
 		p.item(o, name, peer.NothingToDo, "", "The ServiceAccount has an annotation, which overrides the entry.")
 	case done:
 		p.item(o, name, peer.NothingToDo, role, "The ServiceAccount has it already.")
+	case len(p.agents[name]) > 0:
+		p.item(o, name, peer.Manual, role, "Nothing was changed, because "+usesAgent+".")
 	case len(accounts) > 0 && len(mistakes) > 0:
 		p.item(o, name, peer.Manual, role, "Nothing was changed, because Lanyard would deny the result.")
 	case len(accounts) > 0:

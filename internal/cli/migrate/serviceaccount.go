@@ -5,6 +5,7 @@ package migrate
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -24,9 +25,8 @@ type account struct {
 	// translated is the translation of input. after are Lanyard's annotations after the migration.
 	translated, after map[string]string
 	findings          []peer.Finding
-	// denied reports whether the webhook would deny the result, so that nothing is
-	// changed.
-	denied bool
+	// unchanged is why nothing is changed; empty if something may be.
+	unchanged string
 }
 
 // serviceAccount plans for a ServiceAccount.
@@ -38,7 +38,7 @@ func (p *planner) serviceAccount(o *Object) {
 		return from.Concerns(peer.OnServiceAccount, o.Annotations) || from.Concerns(peer.OnServiceAccount, a.input) ||
 			from.Concerns(peer.OnServiceAccountLabel, o.Labels)
 	})
-	if !needsTokens && !adopted && !concerned {
+	if !needsTokens && !adopted && !concerned && len(p.agents[o.Namespace+"/"+o.Name]) == 0 {
 		return
 	}
 	a.adopt()
@@ -47,7 +47,7 @@ func (p *planner) serviceAccount(o *Object) {
 	}
 	first := len(p.plan.Items)
 	remove := a.items(a.validate())
-	if a.denied {
+	if a.unchanged != "" {
 		return
 	}
 	if p.leavesWork(first) || !p.Remove {
@@ -60,8 +60,7 @@ func (p *planner) serviceAccount(o *Object) {
 }
 
 // inputOf returns the annotations of a ServiceAccount with the ConfigMap's entry, which counts
-// if the ServiceAccount has no role of its own. An empty audience of a peer is left out: Lanyard
-// denies it.
+// if the ServiceAccount has no role of its own.
 func (p *planner) inputOf(o *Object) map[string]string {
 	result := map[string]string{}
 	maps.Copy(result, o.Annotations)
@@ -74,7 +73,6 @@ func (p *planner) inputOf(o *Object) map[string]string {
 			result[key] = value
 		}
 	}
-	maps.DeleteFunc(result, func(key, value string) bool { return value == "" && isAudience(key) && !p.isOwn(key) })
 	return result
 }
 
@@ -158,6 +156,7 @@ func (a *account) items(mistakes field.ErrorList) (done []string) {
 		}
 		a.unknownKeys(a.Object, from, peer.OnServiceAccount, a.Annotations)
 	}
+	a.agentItems()
 	for _, f := range a.findings {
 		a.item(a.Object, "its annotations", peer.Manual, "", f.String())
 	}
@@ -173,6 +172,25 @@ func (a *account) items(mistakes field.ErrorList) (done []string) {
 		a.item(a.Object, annotations.KeyOf(err), peer.Manual, "", "Lanyard would deny it: "+err.ErrorBody())
 	}
 	return done
+}
+
+// agentItems adds an item for each peer that gave the pods tokens for an agent on the node.
+func (a *account) agentItems() {
+	pods := a.agents[a.Namespace+"/"+a.Name]
+	if len(pods) == 0 {
+		return
+	}
+	for _, from := range a.From {
+		for i := range from.Inputs {
+			if in := &from.Inputs[i]; in.Place == peer.InRunningPod {
+				why := fmt.Sprintf("Pods: %d, such as %s. %s", len(pods), pods[0], in.Note)
+				if a.after[annotations.Prefix+"aws-role-arn"] != "" {
+					why += " New pods get the role of the ServiceAccount from Lanyard in addition, and SDKs prefer it."
+				}
+				a.item(a.Object, in.Key+" in its pods", in.Result, "", why)
+			}
+		}
+	}
 }
 
 // keyItem adds the item about one key. It reports whether the key is not needed any
@@ -204,8 +222,8 @@ func (a *account) keyItem(in *peer.Input, value string) bool {
 
 // translation returns the result of a translation, unless the webhook would deny it.
 func (a *account) translation(why string) (peer.Result, string) {
-	if a.denied {
-		return peer.Manual, "Nothing was changed, because Lanyard would deny the result. " + why
+	if a.unchanged != "" {
+		return peer.Manual, "Nothing was changed, because " + a.unchanged + ". " + why
 	}
 	return peer.Translated, why
 }
@@ -232,9 +250,17 @@ func (a *account) validate() field.ErrorList {
 		}
 		return isDefault
 	})
-	a.denied = len(mistakes) > 0
+	switch {
+	case len(mistakes) > 0:
+		a.unchanged = "Lanyard would deny the result"
+	case len(a.agents[a.Namespace+"/"+a.Name]) > 0:
+		a.unchanged = usesAgent
+	}
 	return mistakes
 }
+
+// usesAgent is why nothing is changed: the peer prefers the agent to a role.
+const usesAgent = "its pods get their credentials from an agent on the node"
 
 // mistakes returns the mistakes of a ServiceAccount with these annotations of Lanyard. The
 // setting for the start of a role's ARN is another item of the plan.

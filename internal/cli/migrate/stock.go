@@ -24,6 +24,9 @@ import (
 // Object is the part of an object that a peer reads.
 type Object struct {
 	Kind, Namespace, Name string
+	// Owned reports whether another object made it. Only a pod that uses an agent is then in the
+	// stock.
+	Owned bool
 	// Source is the name of the object's file, if any.
 	Source string
 	// Labels and Annotations are the object's own.
@@ -60,7 +63,8 @@ var (
 )
 
 // Read returns the part of an object that the peers read, nil for none. An object that
-// another object makes is left out: the stock has its maker.
+// another object makes is left out: the stock has its maker. A pod that uses an agent is not: its
+// maker does not show that.
 func Read(u *unstructured.Unstructured) (*Object, error) {
 	group := u.GroupVersionKind().GroupKind()
 	o := &Object{
@@ -71,10 +75,12 @@ func Read(u *unstructured.Unstructured) (*Object, error) {
 	var err error
 	switch {
 	case isWorkload:
-		if ownerOf(u) != nil {
+		if o.Owned = ownerOf(u) != nil; o.Owned && kind.Kind != "Pod" {
 			return nil, nil
 		}
-		o.Pod, err = readPod(&kind, u)
+		if o.Pod, err = readPod(&kind, u); o.Owned && err == nil && !slices.ContainsFunc(peer.All(), o.usesAgent) {
+			return nil, nil
+		}
 	case group == kindServiceAccount:
 	case group == kindConfigMap && o.Name != "" && slices.ContainsFunc(peer.All(), func(p *peer.Peer) bool { return p.ConfigMap == o.Name }):
 		o.Data, _, err = unstructured.NestedStringMap(u.Object, "data")
@@ -115,6 +121,26 @@ func readPod(kind *cluster.Kind, u *unstructured.Unstructured) (*Pod, error) {
 // containers returns the containers of which a peer reads the variables.
 func (p *Pod) containers() []corev1.Container {
 	return slices.Concat(p.Spec.InitContainers, p.Spec.Containers)
+}
+
+// usesAgent reports whether it is a pod to which the peer gave a token for an agent on the node,
+// from which its programs get their credentials.
+func (o *Object) usesAgent(from *peer.Peer) bool {
+	return o.Kind == "Pod" &&
+		slices.ContainsFunc(o.Pod.Spec.Volumes, func(v corev1.Volume) bool { return slices.Contains(from.Volumes, v.Name) }) &&
+		slices.ContainsFunc(o.Pod.containers(), func(c corev1.Container) bool {
+			return slices.ContainsFunc(c.Env, func(v corev1.EnvVar) bool { return from.Input(peer.InRunningPod, v.Name) != nil })
+		})
+}
+
+// bound reports whether the pod gets a token of another audience from the peer.
+func (p *Pod) bound(from *peer.Peer) bool {
+	for key, value := range p.Annotations {
+		if from.Binding != "" && strings.HasPrefix(key, from.Binding) && strings.EqualFold(value, "true") {
+			return true
+		}
+	}
+	return false
 }
 
 // settings returns the flags and variables of the peer's program, if the object has it,

@@ -58,7 +58,7 @@ func (c *Container) ofOthers(v *Variable, d *annotations.Provider) bool {
 	isCredential := slices.ContainsFunc(d.Variables, func(known annotations.Variable) bool { return known.Credential && known.Name == v.Name })
 	file := slashes(v.Value)
 	return slices.ContainsFunc(peer.All(), func(other *peer.Peer) bool {
-		return other.Provider == d.Name && (isCredential || v.Name == other.Agent) && (other.Wrote(file) || slices.ContainsFunc(c.Tokens, func(t Token) bool {
+		return other.Provider == d.Name && (isCredential || other.Input(peer.InRunningPod, v.Name) != nil) && (other.Wrote(file) || slices.ContainsFunc(c.Tokens, func(t Token) bool {
 			return t.File == file && slices.Contains(other.Volumes, t.Volume)
 		}))
 	})
@@ -233,7 +233,7 @@ func (p *Pod) facts(c *Container, d *annotations.Provider) map[string]fact {
 func (c *Container) agents(d *annotations.Provider, result map[string]fact) {
 	for i := range c.Variables {
 		v := &c.Variables[i]
-		isAgent := slices.ContainsFunc(peer.All(), func(other *peer.Peer) bool { return other.Agent == v.Name })
+		isAgent := slices.ContainsFunc(peer.All(), func(other *peer.Peer) bool { return other.Input(peer.InRunningPod, v.Name) != nil })
 		at := slices.IndexFunc(c.Tokens, func(t Token) bool { return t.File == slashes(v.Value) })
 		if isAgent && at >= 0 && c.ofOthers(v, d) {
 			result[v.Name] = fact{value: "a token for " + c.Tokens[at].Audience}
