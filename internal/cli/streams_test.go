@@ -18,7 +18,6 @@ func TestCommandsDoNotWriteToTheStreams(t *testing.T) {
 	allowed := map[string]string{
 		"command/output.go":          "JSON and YAML, escaped",
 		"inject/inject.go":           "manifests, escaped by Write",
-		"migrate/migrate_command.go": "a diff of the user's files, as they are",
 		"policies/policies.go":       "policies, which have no text of the cluster",
 		"status/restart.go":          "a question without text of the cluster",
 		"status/command.go":          "an empty line",

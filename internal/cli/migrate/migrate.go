@@ -10,7 +10,7 @@
 //	serviceaccount.go  translates ServiceAccounts
 //	pod.go             translates pod templates
 //	program.go         the peer's own objects: flags, ConfigMaps, webhooks
-//	manifest.go        makes the changes in files
+//	manifest.go        reads files
 //
 // The annotations of ServiceAccounts are translated by peer.Adopt, as the webhook does
 // with --adopt, so that the two never disagree.
@@ -35,8 +35,8 @@ type Options struct {
 	From []*peer.Peer
 	// Remove reports whether the annotations of the peers are removed.
 	Remove bool
-	// Cluster reports whether the stock was read from a cluster. Pod templates are not
-	// changed there: that would restart the pods.
+	// Cluster reports whether the stock was read from a cluster. Of files, the plan lists what
+	// somebody must change.
 	Cluster bool
 	// Namespace is the namespace of objects that name none.
 	Namespace string
@@ -57,11 +57,9 @@ type Item struct {
 	Why string `json:"why,omitempty"`
 }
 
-// Change changes the annotations of an object, or of its pod template.
+// Change changes the annotations of a ServiceAccount.
 type Change struct {
 	Object *Object
-	// Path is where the metadata is in the object.
-	Path []string
 	// Set has annotations to add, or to give another value.
 	Set map[string]string
 	// Remove lists annotations to remove, sorted.
@@ -92,7 +90,9 @@ func New(stock []*Object, o *Options) *Plan {
 	// The plan must not depend on the defaults of the cluster.
 	known, options := *o.Settings, *o
 	known.Parameters, known.ReservedAudiences = map[string]string{}, annotations.CommonAPIServerAudiences()
-	options.Settings = &known
+	if options.Settings = &known; !o.Cluster {
+		known.Peers = nil // somebody edits the files, and does not write the record of adoption
+	}
 	p := &planner{
 		Options: &options, plan: &Plan{Items: []Item{}, Config: map[string]any{}},
 		lanyard:    "lanyard", // the name that the manifests and the chart have
@@ -248,18 +248,34 @@ func (p *planner) leavesWork(first int) bool {
 	})
 }
 
-// change adds a change of the annotations that o has.
-func (p *planner) change(o *Object, path []string, has, set map[string]string, remove []string) {
-	c := Change{Object: o, Path: path, Set: maps.Clone(set), Remove: slices.Compact(slices.Sorted(slices.Values(remove)))}
+// change adds a change of the annotations of a ServiceAccount. For a file, it adds an item.
+func (p *planner) change(o *Object, set map[string]string, remove []string) {
+	c := Change{Object: o, Set: maps.Clone(set), Remove: slices.Sorted(slices.Values(remove))}
 	maps.DeleteFunc(c.Set, func(key, value string) bool {
-		got, found := has[key]
+		got, found := o.Annotations[key]
 		return found && got == value
 	})
-	c.Remove = slices.DeleteFunc(c.Remove, func(key string) bool {
-		_, found := has[key]
+	c.Remove = slices.DeleteFunc(slices.Compact(c.Remove), func(key string) bool {
+		_, found := o.Annotations[key]
 		return !found
 	})
-	if len(c.Set)+len(c.Remove) > 0 {
-		p.plan.Changes = append(p.plan.Changes, c)
+	if len(c.Set)+len(c.Remove) == 0 {
+		return
 	}
+	p.plan.Changes = append(p.plan.Changes, c)
+	if !p.Cluster {
+		p.item(o, "its manifest", peer.Manual, "", c.String())
+	}
+}
+
+// String returns the change as an instruction.
+func (c *Change) String() string {
+	text := ""
+	for _, key := range slices.Sorted(maps.Keys(c.Set)) {
+		text += fmt.Sprintf("Set %s: %q. ", key, c.Set[key])
+	}
+	if len(c.Remove) > 0 {
+		text += "Remove " + strings.Join(c.Remove, ", ") + "."
+	}
+	return strings.TrimSpace(text)
 }

@@ -4,6 +4,7 @@
 package migrate_test
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
 	"maps"
@@ -13,7 +14,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -53,35 +54,30 @@ func peersNamed(t *testing.T, names ...string) []*peer.Peer {
 }
 
 // read reads manifests, by their names.
-func read(t *testing.T, files map[string]string) (manifests []*migrate.Manifest, stock []*migrate.Object) {
+func read(t *testing.T, files map[string]string) (stock []*migrate.Object) {
 	t.Helper()
 	for _, name := range slices.Sorted(maps.Keys(files)) {
-		m, err := migrate.ReadManifest(name, []byte(files[name]))
+		objects, err := migrate.ReadManifest(name, []byte(files[name]))
 		if err != nil {
 			t.Fatal(err)
 		}
-		manifests, stock = append(manifests, m), append(stock, m.Objects...)
+		stock = append(stock, objects...)
 	}
-	return manifests, stock
+	return stock
 }
 
-// rewrite plans for manifests, and returns them as they are afterwards.
-func rewrite(t *testing.T, files map[string]string, remove bool, names ...string) (plan *migrate.Plan, after map[string]string, diff string) {
+// planOf plans for manifests, and makes the changes in the stock.
+func planOf(t *testing.T, stock []*migrate.Object, remove bool, names ...string) *migrate.Plan {
 	t.Helper()
-	peers := peersNamed(t, names...)
-	manifests, stock := read(t, files)
-	plan = migrate.New(stock, &migrate.Options{Settings: newSettings(t), From: peers, Remove: remove, Namespace: "default"})
-	after = maps.Clone(files)
-	for _, m := range manifests {
-		text, changed := plan.Rewrite(m)
-		after[m.Name] = text
-		diff += changed
+	plan := migrate.New(stock, &migrate.Options{Settings: newSettings(t), From: peersNamed(t, names...), Remove: remove, Namespace: "default"})
+	for _, c := range plan.Changes {
+		c.Object.Annotations = apply(c.Object.Annotations, peer.Adoption{Set: c.Set, Remove: c.Remove})
 	}
-	return plan, after, diff
+	return plan
 }
 
 // testdata returns the manifests of a peer: the texts whose heading is the name of a file.
-func testdata(t *testing.T, name string) map[string]string {
+func testdata(t testing.TB, name string) map[string]string {
 	t.Helper()
 	texts, err := golden.Read(fileOf(name))
 	if err != nil {
@@ -104,21 +100,21 @@ func TestGolden(t *testing.T) {
 	for _, name := range peer.Names() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			files := testdata(t, name)
-			plan, after, diff := rewrite(t, files, false, name)
+			stock := read(t, testdata(t, name))
+			plan := planOf(t, stock, false, name)
 			text, err := yaml.Marshal(plan)
 			if err != nil {
 				t.Fatal(err)
 			}
 			golden.Compare(t, fileOf(name), "the plan", string(text), *update)
-			golden.Compare(t, fileOf(name), "the diff", diff, *update)
-			_, _, removed := rewrite(t, files, true, name)
-			golden.Compare(t, fileOf(name), "the diff with --remove", removed, *update)
-
-			again, _, diff := rewrite(t, after, false, name)
-			if diff != "" || again.Count(peer.Translated) > 0 {
-				t.Errorf("a second migration changes something: %+v\n%s", again.Items, diff)
+			if again := planOf(t, stock, false, name); len(again.Changes) > 0 || again.Count(peer.Translated) > 0 {
+				t.Errorf("a second migration changes something: %+v", again.Items)
 			}
+			removed := ""
+			for _, c := range planOf(t, stock, true, name).Changes {
+				removed += fmt.Sprintf("%s/%s: %s\n", c.Object.Namespace, c.Object.Name, c.String())
+			}
+			golden.Compare(t, fileOf(name), "what --remove removes", removed, *update)
 		})
 	}
 }
@@ -128,7 +124,8 @@ func TestGolden(t *testing.T) {
 func TestThePlanHasEveryKey(t *testing.T) {
 	t.Parallel()
 	for _, name := range peer.Names() {
-		plan, _, _ := rewrite(t, testdata(t, name), false, name)
+		stock := read(t, testdata(t, name))
+		plan := migrate.New(stock, &migrate.Options{Settings: newSettings(t), From: peersNamed(t, name), Namespace: "default"})
 		text, err := yaml.Marshal(plan)
 		if err != nil {
 			t.Fatal(err)
@@ -136,7 +133,6 @@ func TestThePlanHasEveryKey(t *testing.T) {
 		if strings.Contains(string(text), "must-not-be-shown") {
 			t.Errorf("%s: the plan has a variable of the program", name)
 		}
-		_, stock := read(t, testdata(t, name))
 		for _, o := range stock {
 			keys := slices.Concat(slices.Collect(maps.Keys(o.Annotations)), slices.Collect(maps.Keys(o.Labels)))
 			if o.Pod != nil {
@@ -181,7 +177,7 @@ func TestMigrateAgreesWithAdoption(t *testing.T) {
 			}
 			continue
 		}
-		if diff := cmp.Diff(adopted, got); diff != "" {
+		if diff := gocmp.Diff(adopted, got); diff != "" {
 			t.Fatalf("%v: adoption and migration differ (-adopted +migrated):\n%s", has, diff)
 		}
 		if again := peer.Adopt(s, adoptable, after); len(again.Set)+len(again.Remove) > 0 {
@@ -263,7 +259,7 @@ func TestWhileThePeerIsAdoptedMigrateWritesTheRest(t *testing.T) {
 		}
 	}
 	want := map[string]map[string]string{"exact": mapped("exact"), "any": mapped("any"), "new": adopted}
-	if diff := cmp.Diff(want, got); diff != "" {
+	if diff := gocmp.Diff(want, got); diff != "" {
 		t.Errorf("the changed ServiceAccounts (-want +got):\n%s", diff)
 	}
 }
@@ -281,7 +277,7 @@ func TestMigrateRemovesNothingThatWasAdopted(t *testing.T) {
 	delete(adopted, "eks.amazonaws.com/role-arn")
 	_, after := migrated(t, adopted, []string{"eks"})
 	delete(adopted, annotations.Adopted)
-	if diff := cmp.Diff(adopted, after); diff != "" {
+	if diff := gocmp.Diff(adopted, after); diff != "" {
 		t.Errorf("annotations (-want +got):\n%s", diff)
 	}
 }
@@ -371,17 +367,17 @@ metadata:
 spec: {containers: [{name: a, image: a}, {name: b, image: b}]}
 `
 	for sentence, tt := range map[string]struct{ has, peer, want, by string }{
-		"commas of EKS":                     {`eks.amazonaws.com/skip-containers: a,b`, "eks", "lanyard.dev/skip-containers: a,b", ""},
-		"a space never matched with EKS":    {`eks.amazonaws.com/skip-containers: "a, b"`, "eks", "lanyard.dev/skip-containers: a", ""},
-		"quotes of EKS":                     {`eks.amazonaws.com/skip-containers: '"a",b'`, "eks", "lanyard.dev/skip-containers: a,b", ""},
+		"commas of EKS":                     {`eks.amazonaws.com/skip-containers: a,b`, "eks", "lanyard.dev/skip-containers=a,b", ""},
+		"a space never matched with EKS":    {`eks.amazonaws.com/skip-containers: "a, b"`, "eks", "lanyard.dev/skip-containers=a", ""},
+		"quotes of EKS":                     {`eks.amazonaws.com/skip-containers: '"a",b'`, "eks", "lanyard.dev/skip-containers=a,b", ""},
 		"quotes that do not end":            {`eks.amazonaws.com/skip-containers: '"a,b'`, "eks", "", migrateNothing},
 		"an empty list":                     {`eks.amazonaws.com/skip-containers: ""`, "eks", "", migrateNothing},
-		"semicolons of Azure":               {`azure.workload.identity/skip-containers: "a; b;"`, "azure", "lanyard.dev/skip-containers: a,b", ""},
+		"semicolons of Azure":               {`azure.workload.identity/skip-containers: "a; b;"`, "azure", "lanyard.dev/skip-containers=a,b", ""},
 		"commas of Azure are no separator":  {`azure.workload.identity/skip-containers: "a,b"`, "azure", "", migrateNothing},
-		"commas of Google":                  {`cloud.google.com/skip-containers: "a, b,gcloud-setup"`, "gcp", "lanyard.dev/skip-containers: a,b", ""},
-		"a short lifetime of EKS":           {`eks.amazonaws.com/token-expiration: "0"`, "eks", `lanyard.dev/token-expiration-seconds: "600"`, ""},
-		"a long lifetime of EKS":            {`eks.amazonaws.com/token-expiration: "90000"`, "eks", `lanyard.dev/token-expiration-seconds: "86400"`, ""},
-		"a short lifetime of Google":        {`cloud.google.com/token-expiration: "600"`, "gcp", `lanyard.dev/token-expiration-seconds: "3600"`, ""},
+		"commas of Google":                  {`cloud.google.com/skip-containers: "a, b,gcloud-setup"`, "gcp", "lanyard.dev/skip-containers=a,b", ""},
+		"a short lifetime of EKS":           {`eks.amazonaws.com/token-expiration: "0"`, "eks", `lanyard.dev/token-expiration-seconds=600`, ""},
+		"a long lifetime of EKS":            {`eks.amazonaws.com/token-expiration: "90000"`, "eks", `lanyard.dev/token-expiration-seconds=86400`, ""},
+		"a short lifetime of Google":        {`cloud.google.com/token-expiration: "600"`, "gcp", `lanyard.dev/token-expiration-seconds=3600`, ""},
 		"a short lifetime of Azure":         {`azure.workload.identity/service-account-token-expiration: "600"`, "azure", "", string(peer.Manual)},
 		"no lifetime of Azure":              {`azure.workload.identity/service-account-token-expiration: ""`, "azure", "", migrateNothing},
 		"a word as the lifetime of Google":  {`cloud.google.com/token-expiration: soon`, "gcp", "", string(peer.Manual)},
@@ -392,28 +388,74 @@ spec: {containers: [{name: a, image: a}, {name: b, image: b}]}
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			t.Parallel()
-			text := fmt.Sprintf(pod, tt.has)
-			plan, after, _ := rewrite(t, map[string]string{"pod.yaml": text}, false, tt.peer)
-			want := text
-			if tt.want != "" {
-				want = strings.Replace(text, "\nspec:", "\n    "+tt.want+"\nspec:", 1)
+			plan := planOf(t, read(t, map[string]string{"pod.yaml": fmt.Sprintf(pod, tt.has)}), false, tt.peer)
+			got := slices.DeleteFunc(plan.Items, func(item migrate.Item) bool { return item.Object != "pod/p" })
+			if by := cmp.Or(tt.by, manual); len(got) != 1 || string(got[0].Result) != by {
+				t.Fatalf("got %+v, want one with the result %s", got, by)
 			}
-			if diff := cmp.Diff(want, after["pod.yaml"]); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
-			if tt.by != "" && plan.Count(peer.Result(tt.by)) != 1 {
-				t.Errorf("got %+v, want one with the result %s", plan.Items, tt.by)
+			if tt.want != "" && (got[0].Becomes != tt.want || !strings.HasPrefix(got[0].Why, "A change would restart the pods")) {
+				t.Errorf("got %+v, want %s, and where", got[0], tt.want)
 			}
 		})
 	}
 }
 
-const migrateNothing = string(peer.NothingToDo)
+const (
+	migrateNothing = string(peer.NothingToDo)
+	manual         = string(peer.Manual)
+)
+
+func TestManifestErrors(t *testing.T) {
+	t.Parallel()
+	bomb := "a: &a [x,x,x,x,x,x,x,x,x,x]\n"
+	for i := byte('b'); i < 'i'; i++ {
+		bomb += string(i) + ": &" + string(i) + " [" + strings.Repeat("*"+string(i-1)+",", 9) + "*" + string(i-1) + "]\n"
+	}
+	for sentence, tt := range map[string]struct{ text, want string }{
+		"a template":               {"a: {{ .Values.x }}\nb: {{", "line"},
+		"a key twice":              {"a: b\na: c\n", "already set in map"},
+		"aliases for very much":    {bomb, "excessive aliasing"},
+		"a text that is no YAML":   {"\x00", "control characters"},
+		"brackets without an end":  {strings.Repeat("[", 20000), "exceeded max depth"},
+		"an unknown anchor":        {"a: *x\n", "unknown anchor"},
+		"a second document of it":  {"a: b\n---\na: [\n", "line"},
+		"a mapping that is a list": {"a: b\n- c\n", "line"},
+		"a pod of another form":    {"apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {containers: x}\n", "pod/a: "},
+	} {
+		if objects, err := migrate.ReadManifest("a.yaml", []byte(tt.text)); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: got %d objects and %v, want an error with %q", sentence, len(objects), err, tt.want)
+		}
+	}
+	for _, text := range []string{"", "---\n", "a: b\n", "- a\n", "kind: X\n", "# comment\n", "null\n"} {
+		if objects, err := migrate.ReadManifest("a.yaml", []byte(text)); err != nil || len(objects) > 0 {
+			t.Errorf("%q: got %d objects and %v, want none", text, len(objects), err)
+		}
+	}
+}
+
+// FuzzManifest checks that every manifest has a plan, and that its changes need no others.
+func FuzzManifest(f *testing.F) {
+	for _, name := range peer.Names() {
+		for _, text := range testdata(f, name) {
+			f.Add([]byte(text))
+		}
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		stock, err := migrate.ReadManifest("x", text)
+		if err != nil || len(text) > 1<<13 {
+			return
+		}
+		planOf(t, stock, false, peer.Names()...)
+		if again := planOf(t, stock, false, peer.Names()...); len(again.Changes) > 0 {
+			t.Fatalf("a second migration changes %+v", again.Changes)
+		}
+	})
+}
 
 func TestPodsOfAClusterStayAsTheyAre(t *testing.T) {
 	t.Parallel()
 	peers := peersNamed(t, "eks")
-	_, stock := read(t, testdata(t, "eks"))
+	stock := read(t, testdata(t, "eks"))
 	plan := migrate.New(stock, &migrate.Options{Settings: newSettings(t), From: peers, Cluster: true, Namespace: "default"})
 	for _, c := range plan.Changes {
 		if c.Object.Kind != "ServiceAccount" {
@@ -476,7 +518,7 @@ func TestPodsOfEKSPodIdentity(t *testing.T) {
 		"serviceaccount/cart: eks.amazonaws.com/role-arn: by hand: Nothing was changed, because its pods get their credentials from an agent on the node.\n" +
 		"serviceaccount/cart: AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE in its pods: not supported: Pods: 2, such as cart-1. " + note + " New pods get the role of the ServiceAccount from Lanyard in addition, and SDKs prefer it.\n" +
 		"serviceaccount/plain: AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE in its pods: not supported: Pods: 1, such as own. " + note + " New pods get the role of the ServiceAccount from Lanyard in addition, and SDKs prefer it.\n"
-	if diff := cmp.Diff(want, got); diff != "" {
+	if diff := gocmp.Diff(want, got); diff != "" {
 		t.Errorf("items (-want +got):\n%s", diff)
 	}
 }

@@ -22,9 +22,8 @@ type podPlan struct {
 	*Object
 	// serviceAccounts are the objects of the pod's ServiceAccount.
 	serviceAccounts []*Object
-	set             map[string]string
-	// remove are keys that nothing needs any more. A label stays.
-	remove []string
+	// set are the annotations that it needs.
+	set map[string]string
 }
 
 // pod plans for a pod, or for the template of a workload.
@@ -33,17 +32,10 @@ func (p *planner) pod(o *Object) {
 		return // the item is about its ServiceAccount
 	}
 	t := &podPlan{planner: p, Object: o, serviceAccounts: p.accounts[accountOf(o)], set: map[string]string{}}
-	first := len(p.plan.Items)
 	for _, from := range p.From {
 		t.peer(from)
 	}
 	t.unlabelled()
-	if p.leavesWork(first) || !p.Remove {
-		t.remove = nil
-	}
-	if !p.Cluster {
-		p.change(o, o.Pod.Path, o.Pod.Annotations, t.set, t.remove)
-	}
 }
 
 // peer plans for the inputs of one peer.
@@ -119,7 +111,6 @@ func (t *podPlan) skip(from *peer.Peer, in *peer.Input, key, value string) {
 	}
 	if len(names) == 0 {
 		t.item(t.Object, key, peer.NothingToDo, "", "It names no container. "+why)
-		t.remove = append(t.remove, key)
 		return
 	}
 	if _, found := t.Pod.Annotations[annotations.Containers]; found {
@@ -163,7 +154,6 @@ func (t *podPlan) lifetime(from *peer.Peer, in *peer.Input, key, value string) {
 	switch _, err := annotations.ParseTokenExpirationSeconds(seconds, least); {
 	case seconds == "":
 		t.item(t.Object, key, peer.NothingToDo, "", "It is empty.")
-		t.remove = append(t.remove, key)
 	case err != nil:
 		t.item(t.Object, key, peer.Manual, t.becomes(in), fmt.Sprintf("It %v. %s denies the pod, too.", err, from.Program))
 	default:
@@ -219,7 +209,7 @@ func (t *podPlan) concerns(from *peer.Peer) bool {
 	})
 }
 
-// write adds an annotation of Lanyard to the template.
+// write adds an item about an annotation of Lanyard that the template needs.
 func (t *podPlan) write(in *peer.Input, key, value, why string) {
 	name := t.becomes(in)
 	becomes := name + "=" + value
@@ -230,15 +220,10 @@ func (t *podPlan) write(in *peer.Input, key, value, why string) {
 	switch {
 	case found && got != value:
 		t.item(t.Object, key, peer.Manual, becomes, fmt.Sprintf("The pod has another %s: Lanyard has one for all clouds.", name))
-		return
 	case found:
 		t.item(t.Object, key, peer.NothingToDo, becomes, "The pod has it already.")
-	case t.Cluster:
-		t.item(t.Object, key, peer.Manual, becomes, "A change would restart the pods: make it where the manifest comes from. "+why)
-		return
 	default:
 		t.set[name] = value
-		t.item(t.Object, key, peer.Translated, becomes, why)
+		t.item(t.Object, key, peer.Manual, becomes, "A change would restart the pods: make it where the manifest comes from. "+why)
 	}
-	t.remove = append(t.remove, key)
 }

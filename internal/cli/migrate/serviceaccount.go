@@ -56,7 +56,7 @@ func (p *planner) serviceAccount(o *Object) {
 	if a.after[annotations.Adopted] == "" {
 		remove = append(remove, annotations.Adopted)
 	}
-	p.change(o, nil, o.Annotations, a.after, remove)
+	p.change(o, a.after, remove)
 }
 
 // inputOf returns the annotations of a ServiceAccount with the ConfigMap's entry, which counts

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	"go.yaml.in/yaml/v3"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -38,19 +37,12 @@ type Object struct {
 	// Registration has the facts about a webhook configuration.
 	Registration peer.Registration
 
-	// version is the resource version in a cluster. node and fields are the object in a
-	// manifest, as text and as values.
+	// version is the resource version in a cluster.
 	version string
-	node    *yaml.Node
-	fields  map[string]any
 }
 
 // Pod is a pod template, or a pod.
-type Pod struct {
-	// Path is where the template is in the object.
-	Path []string
-	corev1.PodTemplateSpec
-}
+type Pod struct{ corev1.PodTemplateSpec }
 
 // Reference names the object for people.
 func (o *Object) Reference() string { return strings.ToLower(o.Kind) + "/" + o.Name }
@@ -109,7 +101,7 @@ func ownerOf(object metav1.Object) *metav1.OwnerReference {
 
 // readPod reads the pod template of a workload.
 func readPod(kind *cluster.Kind, u *unstructured.Unstructured) (*Pod, error) {
-	pod, template := &Pod{Path: kind.Template}, u.Object
+	pod, template := &Pod{}, u.Object
 	if len(kind.Template) > 0 {
 		template, _, _ = unstructured.NestedMap(u.Object, kind.Template...)
 	}

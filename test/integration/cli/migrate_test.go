@@ -224,7 +224,7 @@ var _ = Describe("the commands of docs/migrate", Serial, func() {
 				ran++
 			}
 		}
-		Expect(ran).To(BeNumerically(">=", 6))
+		Expect(ran).To(BeNumerically(">=", 5))
 	})
 })
 
