@@ -218,7 +218,7 @@ func (p *Pod) facts(c *Container, d *annotations.Provider) map[string]fact {
 			values[parameter.Name], hidden[parameter.Name] = cmp.Or(value, set.Value), err != nil
 		}
 	}
-	c.agents(d, result)
+	c.unknown(d, result)
 	for i := range d.Parameters {
 		parameter := &d.Parameters[i]
 		if value := values[parameter.Name]; value != "" {
@@ -229,16 +229,28 @@ func (p *Pod) facts(c *Container, d *annotations.Provider) map[string]fact {
 	return result
 }
 
-// agents adds the tokens for agents on the node that another webhook gave the container.
-func (c *Container) agents(d *annotations.Provider, result map[string]fact) {
+// unknown adds the variables of other webhooks that Lanyard does not write: one that points to a token
+// for an agent on the node, or to a directory of theirs.
+func (c *Container) unknown(d *annotations.Provider, result map[string]fact) {
 	for i := range c.Variables {
 		v := &c.Variables[i]
-		isAgent := slices.ContainsFunc(peer.All(), func(other *peer.Peer) bool { return other.Input(peer.InRunningPod, v.Name) != nil })
 		at := slices.IndexFunc(c.Tokens, func(t Token) bool { return t.File == slashes(v.Value) })
-		if isAgent && at >= 0 && c.ofOthers(v, d) {
+		switch {
+		case !c.isUnknown(v, d):
+		case at >= 0:
 			result[v.Name] = fact{value: "a token for " + c.Tokens[at].Audience}
+		default:
+			result[v.Name] = fact{value: v.Value, minor: true}
 		}
 	}
+}
+
+// isUnknown reports whether another webhook wrote a variable that Lanyard does not write.
+func (c *Container) isUnknown(v *Variable, d *annotations.Provider) bool {
+	known := slices.ContainsFunc(d.Variables, func(known annotations.Variable) bool { return known.Name == v.Name })
+	return !known && (c.ofOthers(v, d) || v.From == nil && slices.ContainsFunc(peer.All(), func(other *peer.Peer) bool {
+		return other.Provider == d.Name && slices.Contains(other.Paths, v.Value)
+	}))
 }
 
 // fromElsewhere stands for a value in a Secret or another object.
@@ -343,7 +355,7 @@ func (c *Container) markOthers(d *annotations.Provider, identities []annotations
 		v := &c.Variables[i]
 		if at := slices.IndexFunc(d.Variables, func(known annotations.Variable) bool { return known.Name == v.Name }); at >= 0 && v.From == nil {
 			v.Injected = c.couldBeOthers(v, &d.Variables[at], d, identity)
-		} else if at < 0 && c.ofOthers(v, d) {
+		} else if c.isUnknown(v, d) {
 			v.Injected = true
 		}
 	}
