@@ -270,12 +270,12 @@ func (p *planner) change(o *Object, set map[string]string, remove []string) {
 
 // String returns the change as an instruction.
 func (c *Change) String() string {
-	text := ""
+	var steps []string
 	for _, key := range slices.Sorted(maps.Keys(c.Set)) {
-		text += fmt.Sprintf("Set %s: %q. ", key, c.Set[key])
+		steps = append(steps, fmt.Sprintf("Set %s: %q.", key, c.Set[key]))
 	}
 	if len(c.Remove) > 0 {
-		text += "Remove " + strings.Join(c.Remove, ", ") + "."
+		steps = append(steps, "Remove "+strings.Join(c.Remove, ", ")+".")
 	}
-	return strings.TrimSpace(text)
+	return strings.Join(steps, " ")
 }
