@@ -116,3 +116,16 @@ func TestMigrateKnowsCustomProviders(t *testing.T) {
 		t.Errorf("with the configuration: got the code %d, %s and %s, want a file to edit", code, out, errOut)
 	}
 }
+
+func TestMigrateRemovesNothingWhileLanyardAdopts(t *testing.T) {
+	t.Parallel()
+	config := filepath.Join(t.TempDir(), "config.yaml")
+	write(t, config, "adopt: [eks]\n")
+	const want = "error: --remove: Lanyard adopts the annotations of eks"
+	if code, _, errOut := runMigrate(t, "", "--from", "azure,eks", "--config", config, "--remove", "--write"); code != command.ExitFailed || !strings.HasPrefix(errOut, want) {
+		t.Errorf("got the code %d and %q, want 2 and %q", code, errOut, want)
+	}
+	if _, _, errOut := runMigrate(t, "", "--from", "azure", "--config", config, "--remove"); strings.Contains(errOut, "--remove") {
+		t.Errorf("another webhook: got %q, want no error about --remove", errOut)
+	}
+}
