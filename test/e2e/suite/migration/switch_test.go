@@ -310,7 +310,9 @@ func verified(ctx context.Context, t *tools, want func(*workload40) string) {
 		}
 		text := strings.Join(slices.Sorted(maps.Keys(row.States)), ", ")
 		for i, d := range row.Differences {
-			Expect(d.Container).To(Equal(app), row.Workload)
+			if d.Container != app {
+				d.Field = d.Container + "/" + d.Field
+			}
 			text += map[bool]string{true: ": ", false: " "}[i == 0] + d.Field
 		}
 		got[row.Namespace+" "+row.ServiceAccount+" "+row.Workload] = cmp.Or(text, "no pods")
