@@ -19,7 +19,6 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/label"
 	"github.com/lanyard-dev/lanyard/internal/cli/migrate"
 	"github.com/lanyard-dev/lanyard/internal/cli/policies"
-	"github.com/lanyard-dev/lanyard/internal/cli/provider"
 	"github.com/lanyard-dev/lanyard/internal/cli/status"
 	"github.com/lanyard-dev/lanyard/internal/cli/version"
 	build "github.com/lanyard-dev/lanyard/internal/version"
@@ -33,6 +32,9 @@ func Run(ctx context.Context, args []string, streams genericiooptions.IOStreams)
 
 func execute(ctx context.Context, c *command.CLI, args []string) int {
 	root := newRootCommand(c)
+	if len(args) == 0 {
+		args = []string{"--help"}
+	}
 	root.SetArgs(args)
 	cmd, err := root.ExecuteContextC(ctx)
 	return c.Exit(err, cmd.CommandPath())
@@ -72,7 +74,6 @@ func newRootCommand(c *command.CLI) *cobra.Command {
 	_ = root.RegisterFlagCompletionFunc("namespace", c.CompleteNamespaces())
 	_ = root.RegisterFlagCompletionFunc("context", c.CompleteContexts)
 	root.AddCommand(
-		label.NewAdoptCommand(c),
 		check.NewCommand(c),
 		explain.NewCommand(c),
 		inject.NewCommand(c),
@@ -80,8 +81,6 @@ func newRootCommand(c *command.CLI) *cobra.Command {
 		migrate.NewCommand(c),
 		c.NewOptionsCommand(),
 		policies.NewCommand(c),
-		provider.NewCommand(c),
-		status.NewRestartCommand(c),
 		status.NewCommand(c),
 		cloud.NewTokenCommand(c),
 		cloud.NewTrustCommand(c),

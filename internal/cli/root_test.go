@@ -27,7 +27,7 @@ func TestMistakesInTheCommandLine(t *testing.T) {
 		args []string
 		want string
 	}{
-		"no command":            {[]string{"lanyard"}, "error: a command is missing\nSee 'lanyard --help' for usage.\n"},
+		"no command of label":   {[]string{"lanyard", "label"}, "error: a command is missing\nSee 'lanyard label --help' for usage.\n"},
 		"an unknown command":    {[]string{"lanyard", "frobnicate"}, "error: unknown command \"frobnicate\"\nSee 'lanyard --help' for usage.\n"},
 		"an unknown flag":       {[]string{"lanyard", "--frobnicate"}, "error: unknown flag: --frobnicate\nSee 'lanyard --help' for usage.\n"},
 		"a plugin of kubectl":   {[]string{"/usr/bin/kubectl-lanyard", "--x"}, "error: unknown flag: --x\nSee 'kubectl lanyard --help' for usage.\n"},
@@ -40,6 +40,15 @@ func TestMistakesInTheCommandLine(t *testing.T) {
 				t.Errorf("got %d and %q, want %d and %q", code, errOut, command.ExitFailed, test.want)
 			}
 		})
+	}
+}
+
+// As kubectl alone.
+func TestTheProgramAlonePrintsItsHelp(t *testing.T) {
+	t.Parallel()
+	code, out, errOut := run(t, "lanyard")
+	if code != command.ExitOK || !strings.Contains(out, "Available Commands:") || errOut != "" {
+		t.Errorf("got %d, %q and %q, want the list of commands", code, out, errOut)
 	}
 }
 

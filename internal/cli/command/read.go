@@ -17,7 +17,6 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -118,41 +117,6 @@ func Configurations(ctx context.Context, client kubernetes.Interface) ([]admissi
 		return nil, fmt.Errorf("list mutatingwebhookconfigurations: %w", err)
 	}
 	return all.Items, nil
-}
-
-// Installation returns the one installation of Lanyard; nil if only policies inject.
-func (c *CLI) Installation(ctx context.Context, client kubernetes.Interface) (*admissionregistrationv1.MutatingWebhookConfiguration, error) {
-	all, err := Configurations(ctx, client)
-	if err != nil {
-		return nil, err
-	}
-	found := cluster.Find(all)
-	switch len(found) {
-	case 0:
-		if err := c.ReadPolicies(ctx, client, nil); err != nil || c.Webhook.Policies != nil {
-			return nil, err
-		}
-		return nil, fmt.Errorf("lanyard is not installed: no MutatingWebhookConfiguration has the webhook %s: see %s check", cluster.PodWebhook, c.Name)
-	case 1:
-		return found[0], c.ReadPolicies(ctx, client, found[0])
-	}
-	return nil, fmt.Errorf("lanyard is installed %d times, by the MutatingWebhookConfigurations %s: see %s check", len(found), cluster.Names(found), c.Name)
-}
-
-// ReadPolicies reads the policies with which the API server injects by itself, next to the webhook
-// of a configuration or, if it is nil, without a webhook. Next to a webhook, a user who may not
-// list policies sees none.
-func (c *CLI) ReadPolicies(ctx context.Context, client kubernetes.Interface, mutating *admissionregistrationv1.MutatingWebhookConfiguration) (err error) {
-	c.Webhook.Policies, err = cluster.ReadInjecting(ctx, client)
-	if mutating != nil && apierrors.IsForbidden(err) {
-		err = nil
-	}
-	if p := c.Webhook.Policies; p != nil && mutating != nil {
-		c.Webhook.InjectedBy = "webhook " + mutating.Name + " and policies " + p.Name
-	} else if p != nil {
-		c.Webhook.InjectedBy = "policies " + p.Name
-	}
-	return err
 }
 
 // Scope returns the namespace of the flags, or all namespaces.

@@ -21,6 +21,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/internal/cli/ask"
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
+	"github.com/lanyard-dev/lanyard/internal/cli/survey"
 	"github.com/lanyard-dev/lanyard/internal/peer"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/mutate"
@@ -53,6 +54,9 @@ type Input struct {
 	// webhook configuration, or nil if it was not read.
 	Called       bool
 	Registration *admissionregistrationv1.MutatingWebhookConfiguration
+	// Installation is nil if the user may not read it. Leftovers are of one that is gone.
+	Installation *survey.Installation
+	Leftovers    []survey.Leftover
 	// Unread reports whether the settings of the webhook are not known.
 	Unread bool
 	// GuardProblem is the problem with the guard; empty if the guard is in place.
@@ -541,7 +545,7 @@ func (in *Input) peer(p *peer.Peer) (hint, fix string) {
 	adopted := slices.Contains(in.Peers, p.Name)
 	switch {
 	case adopted && in.Called:
-		return ": " + p.Identity[0] + " is not adopted yet", "Adopt it: lanyard adopt --namespace " + in.Namespace.Name
+		return ": " + p.Identity[0] + " is not adopted yet", "Adopt it: lanyard label serviceaccounts --namespace " + in.Namespace.Name
 	case adopted:
 		return ": " + p.Identity[0] + " is not adopted, because Lanyard is not called for the namespace: " + in.exclusion(), ""
 	}
@@ -716,7 +720,7 @@ func (in *Input) restart() string {
 	case o.Name == "":
 		return "Nothing replaces this pod. Delete it, and create it again from its manifest: " + remove
 	case o.Kind.Restarts && o.ByHand == "":
-		return "Restart its workload: lanyard restart " + o.Name + namespace
+		return "Restart its workload: kubectl rollout restart " + o.Name + namespace
 	case o.Kind.Restarts:
 		return fmt.Sprintf("A restart of %s does not replace the pod: %s. %s%s", o.Name, o.ByHand, recreated, remove)
 	case o.Kind.Kind == "CronJob":

@@ -465,7 +465,7 @@ func TestTheFixIsForOneWorkload(t *testing.T) {
 		owner Owner
 		want  string
 	}{
-		"a Deployment":        {Owner{"deployment/cart", kind("deployment"), ""}, "Restart its workload: lanyard restart deployment/cart --namespace shop"},
+		"a Deployment":        {Owner{"deployment/cart", kind("deployment"), ""}, "Restart its workload: kubectl rollout restart deployment/cart --namespace shop"},
 		"a paused Deployment": {Owner{"deployment/cart", kind("deployment"), "it is paused"}, "A restart of deployment/cart does not replace the pod: it is paused. Delete the pod, and its controller creates a new one: kubectl delete pod cart-0 --namespace shop"},
 		"no owner":            {Owner{}, "Nothing replaces this pod. Delete it, and create it again from its manifest: kubectl delete pod cart-0 --namespace shop"},
 		"a Job":               {Owner{"job/load", kind("job"), "x"}, "A Job is not restarted. Delete the Job, and create it again from its manifest: kubectl delete job/load --namespace shop"},

@@ -91,7 +91,7 @@ func explainObject(ctx context.Context, c *command.CLI, args []string) (*Explana
 		return nil, err
 	}
 	explanation := Explain(r.in)
-	explanation.InjectedBy = c.Webhook.InjectedBy
+	explanation.InjectedBy = r.in.Installation.InjectedBy()
 	return explanation, nil
 }
 
@@ -215,25 +215,32 @@ func (r *reader) ownerOf(ctx context.Context, reference *metav1.OwnerReference) 
 
 // registration fills in whether Lanyard is called for the namespace, and whether the guard is
 // in place.
-func (r *reader) registration(ctx context.Context) (err error) {
-	r.mutating, err = r.Installation(ctx, r.typed)
+func (r *reader) registration(ctx context.Context) error {
+	parts, err := r.Survey()
+	if err != nil {
+		return err
+	}
+	installation, err := parts.Installation(ctx)
 	if err != nil && !r.lacks(err, "the namespaces that Lanyard is called for, and the guard") {
 		return err
 	}
+	r.mutating, r.in.Installation = installation.Registration(), installation
 	r.in.Called, r.in.Registration = cluster.CalledFor(r.mutating, r.in.Settings, r.in.Namespace), r.mutating
-	r.in.GuardProblem = "its policy was not read"
-	if p := r.Webhook.Policies; r.mutating == nil && p != nil {
-		r.in.GuardProblem, r.in.NoGuard = p.Problem, p.Problem != ""
-	}
-	if r.mutating == nil {
+	if r.in.GuardProblem = "its policy was not read"; installation == nil {
 		return nil
 	}
-	problem, err := cluster.GuardProblem(ctx, r.typed, r.mutating)
+	if r.in.Leftovers, err = parts.Leftovers(ctx); err != nil && !r.lacks(err, "the policies of an earlier installation") {
+		return err
+	}
+	if installation.Absent() {
+		return nil
+	}
+	problem, err := parts.Guard(ctx, r.mutating)
 	switch {
 	case err == nil:
 		r.in.GuardProblem, r.in.NoGuard = problem, problem != ""
 	case !r.lacks(err, "the guard"):
-		return fmt.Errorf("guard of %s: %w", r.mutating.Name, err)
+		return fmt.Errorf("guard: %w", err)
 	}
 	return nil
 }

@@ -1,9 +1,8 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package label is the commands "label serviceaccounts" and adopt. Both write the
-// ServiceAccounts that the guard does not know: the first adds only the label, and the
-// second also has the webhook translate the annotations of another webhook.
+// Package label is the command label. It writes the ServiceAccounts that the guard does not know:
+// it adds the label, and with that write the webhook adopts the annotations of another webhook.
 package label
 
 import (
@@ -25,25 +24,27 @@ import (
 )
 
 //go:embed serviceaccounts.txt
-var serviceaccountsHelp string
-
-//go:embed adopt.txt
-var adoptHelp string
+var help string
 
 // NewCommand returns the command label.
 func NewCommand(c *command.CLI) *cobra.Command {
-	cmd := &cobra.Command{Use: "label", Short: "Label ServiceAccounts for the guard.", Long: "label adds the labels of Lanyard to objects that lack them."}
-	k := &writer{CLI: c, done: "labelled", none: "every ServiceAccount that needs credentials has the label"}
-	serviceaccounts := k.command("Labelling", serviceaccountsHelp)
+	cmd := &cobra.Command{Use: "label", Short: "Label ServiceAccounts for the guard, and adopt their annotations.", Long: "label adds the labels of Lanyard to objects that lack them."}
+	k := &writer{CLI: c}
+	serviceaccounts := command.New(help, cobra.NoArgs, func(cmd *cobra.Command, _ []string) error {
+		result, err := k.run(cmd.Context())
+		if err != nil {
+			return err
+		}
+		failed := slices.ContainsFunc(result.ServiceAccounts, func(s written) bool { return s.Error != "" })
+		return command.FoundIf(failed, k.Write(k.CLI, result))
+	})
 	serviceaccounts.Aliases = []string{"serviceaccount", "sa"}
+	k.Output.AddFlag(serviceaccounts, "Labelling", command.OutputName)
+	command.AddAllNamespaces(serviceaccounts, &k.all)
+	k.AddConfig(serviceaccounts)
+	k.dryRun.AddFlag(serviceaccounts)
 	cmd.AddCommand(serviceaccounts)
 	return cmd
-}
-
-// NewAdoptCommand returns the command adopt.
-func NewAdoptCommand(c *command.CLI) *cobra.Command {
-	k := &writer{CLI: c, adopts: true, done: "adopted", none: "no annotation of another webhook waits for its adoption"}
-	return k.command("Adoption", adoptHelp)
 }
 
 // writer writes ServiceAccounts that the guard does not know.
@@ -52,68 +53,46 @@ type writer struct {
 	command.Output
 	dryRun command.DryRun
 	all    bool
-	// adopts selects the ServiceAccounts that the webhook adopts, instead of the others.
-	adopts bool
-	// done is the result of a ServiceAccount, and none is the result without any.
-	done, none string
-}
-
-// command returns a command that writes ServiceAccounts. kind is the kind of its result.
-func (k *writer) command(kind, help string) *cobra.Command {
-	cmd := command.New(help, cobra.NoArgs, func(cmd *cobra.Command, _ []string) error {
-		result, err := k.run(cmd.Context())
-		if err != nil {
-			return err
-		}
-		failed := slices.ContainsFunc(result.ServiceAccounts, func(s written) bool { return s.Error != "" })
-		return command.FoundIf(failed, k.Write(k.CLI, result))
-	})
-	k.Output.AddFlag(cmd, kind, command.OutputName)
-	command.AddAllNamespaces(cmd, &k.all)
-	k.AddConfig(cmd)
-	k.dryRun.AddFlag(cmd)
-	return cmd
 }
 
 type result struct {
 	DryRun          command.DryRun `json:"dryRun"`
 	ServiceAccounts []written      `json:"serviceAccounts"`
-	// Unadopted is the number of ServiceAccounts that label leaves to adopt.
-	Unadopted int `json:"unadopted,omitempty"`
-
-	by *writer
 }
 
-// written is one ServiceAccount. Error is why it was not written.
+// written is one ServiceAccount.
 type written struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	Error     string `json:"error,omitempty"`
+	// Adopted reports whether the webhook also adopts the annotations of another webhook.
+	Adopted bool `json:"adopted,omitempty"`
+	// Error is why it was not written.
+	Error string `json:"error,omitempty"`
 }
 
 func (r *result) Print(p *command.Page) {
+	if len(r.ServiceAccounts) == 0 {
+		p.Line("every ServiceAccount that needs credentials has the label")
+		return
+	}
 	rows := [][]string{{"NAMESPACE", "SERVICEACCOUNT", "RESULT"}}
 	for _, s := range r.ServiceAccounts {
-		text := p.Style(command.Good, r.by.done)
+		done := "labelled"
+		if s.Adopted {
+			done = "adopted"
+		}
+		text := p.Style(command.Good, done)
 		switch {
 		case s.Error != "":
 			text = p.Style(command.Bad, s.Error)
 		case r.DryRun == command.DryRunServer:
-			text = r.by.done + " (server dry run)"
+			text = done + " (server dry run)"
 		case r.DryRun == command.DryRunClient:
-			text = "would be " + r.by.done
+			text = "would be " + done
 		}
 		rows = append(rows, []string{s.Namespace, s.Name, text})
 	}
-	switch {
-	case len(rows) > 1:
-		p.Table(0, rows)
-	case r.Unadopted == 0:
-		p.Line("%s", r.by.none)
-	}
-	if r.Unadopted > 0 {
-		p.Text(0, command.Warn, fmt.Sprintf("%d ServiceAccounts have annotations of another webhook that are not adopted yet: see %s adopt", r.Unadopted, r.by.Name))
-	}
+	p.Table(0, rows)
 }
 
 func (r *result) Names() []string {
@@ -138,25 +117,21 @@ func (k *writer) run(ctx context.Context) (*result, error) {
 	if err != nil {
 		return nil, err
 	}
-	mutating, err := k.Installation(ctx, client)
+	parts, err := k.Survey()
+	if err != nil {
+		return nil, err
+	}
+	installation, err := parts.Installation(ctx)
 	switch {
 	case err != nil:
 		return nil, err
-	case k.adopts && k.Webhook.Unread != nil:
-		return nil, fmt.Errorf("the settings of the webhook could not be read: %w. Pass the webhook's configuration file with --config", k.Webhook.Unread)
-	case k.adopts && len(s.Peers) == 0:
-		return nil, errors.New("the webhook adopts the annotations of no other webhook: name one in its setting adopt")
+	case installation.Absent():
+		return nil, errors.New("lanyard is not installed, so the label has no effect: see " + k.Name + " check")
 	}
-	found := &result{DryRun: k.dryRun, ServiceAccounts: []written{}, by: k}
+	found := &result{DryRun: k.dryRun, ServiceAccounts: []written{}}
 	report := k.Periodically()
-	err = k.EachUnguarded(ctx, client, namespace, mutating, func(object *metav1.PartialObjectMetadata) error {
-		if adoptable := peer.Adoptable(s, peer.Of(s), object.Annotations); adoptable != k.adopts {
-			if adoptable {
-				found.Unadopted++
-			}
-			return nil
-		}
-		entry := written{Namespace: object.Namespace, Name: object.Name}
+	err = k.EachUnguarded(ctx, client, namespace, installation.Registration(), func(object *metav1.PartialObjectMetadata) error {
+		entry := written{Namespace: object.Namespace, Name: object.Name, Adopted: peer.Adoptable(s, peer.Of(s), object.Annotations)}
 		if k.dryRun.Sends() {
 			if err := k.write(ctx, client, s, object); err != nil {
 				entry.Error = err.Error()

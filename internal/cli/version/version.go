@@ -16,6 +16,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
+	"github.com/lanyard-dev/lanyard/internal/cli/survey"
 	"github.com/lanyard-dev/lanyard/internal/version"
 )
 
@@ -71,12 +72,16 @@ func (v *versions) read(ctx context.Context, c *command.CLI) error {
 	if err != nil {
 		return err
 	}
+	parts, err := c.Survey()
+	if err != nil {
+		return err
+	}
 	server, err := client.Discovery().ServerVersion()
 	if err != nil {
 		return fmt.Errorf("version of the API server: %w", err)
 	}
 	v.Kubernetes = server.GitVersion
-	all, err := command.Configurations(ctx, client)
+	all, err := parts.Configurations(ctx)
 	if err != nil {
 		return err
 	}
@@ -84,11 +89,11 @@ func (v *versions) read(ctx context.Context, c *command.CLI) error {
 	var errs []error
 	for _, configuration := range cluster.Find(all) {
 		found := webhook{Configuration: configuration.Name}
-		if deployment, err := cluster.Deployment(ctx, client, configuration); err != nil {
+		if deployment, err := parts.Deployment(ctx, configuration); err != nil {
 			errs = append(errs, fmt.Errorf("version of the webhook %s: %w", configuration.Name, err))
 		} else {
 			found.Deployment = deployment.Namespace + "/" + deployment.Name
-			found.Image = cluster.Container(deployment).Image
+			found.Image = survey.Container(deployment).Image
 		}
 		v.Webhooks = append(v.Webhooks, found)
 	}
