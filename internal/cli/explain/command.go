@@ -70,6 +70,7 @@ func (e *Explanation) Print(p *command.Page) {
 		p.Line("this pod: %s", p.Style(style, string(l.State)))
 		printPod(p, l.Why+"; created "+l.Created, l.Containers, l.Differences, l.Fix)
 	}
+	e.Event.print(p)
 	if len(e.MissingRights) > 0 {
 		e.printMissing(p)
 	}

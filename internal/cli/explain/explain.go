@@ -104,6 +104,8 @@ type Explanation struct {
 	New New `json:"new"`
 	// Live is about the pod that the user asked about.
 	Live *Live `json:"live,omitempty"`
+	// Event is the newest event that matters; nil if there is none.
+	Event *Event `json:"event,omitempty"`
 	// InjectedBy describes an installation with policies; empty for the webhook only.
 	InjectedBy string `json:"injectedBy,omitempty"`
 	// AllowedIdentities is the namespace's policy; empty if it has none of its own.
@@ -203,7 +205,7 @@ type Live struct {
 // Problem reports whether something must be done: a pod does not get the credentials
 // that its ServiceAccount asks for, or has others.
 func (e *Explanation) Problem() bool {
-	return e.ServiceAccount.Fix != "" || e.New.Fix != "" || e.Live != nil && e.Live.Fix != ""
+	return e.ServiceAccount.Fix != "" || e.New.Fix != "" || e.Live != nil && e.Live.Fix != "" || e.Event != nil
 }
 
 // Explain puts everything together.
@@ -355,9 +357,9 @@ var fixes = map[reason.Reason]string{
 }
 
 // denials are the sentence in front of the message and the fix of a denial, by its origin.
-// ask.ByLanyard has fixes.
+// ask.ByLanyard has fixes, and ask.ByNoCall has callFix.
 var denials = map[ask.Denier][2]string{
-	ask.ByNoCall:     {"the API server cannot call Lanyard: ", checkFix},
+	ask.ByNoCall:     {"the API server cannot call Lanyard: ", ""},
 	ask.ByFailedCall: {"", "Lanyard did not deny the pod. The webhook in the message must respond again."},
 	ask.ByOther:      {"", "Lanyard did not deny the pod. The message names the webhook or policy."},
 }
@@ -376,12 +378,14 @@ func (in *Input) denied() New {
 			fixes[reason.IdentityRequired], name, label, in.Namespace.Name)
 	case denial.By == ask.ByLanyard:
 		n.Fix = fixes[denial.Reason]
+	case denial.By == ask.ByNoCall:
+		n.Fix = callFix(denial.Message)
 	case denial.By == ask.ByGuard && !in.Called:
 		return in.insists()
 	case denial.By == ask.ByGuard && in.ServiceAccount != nil && !in.asks() && in.Sent.GetLabels()[annotations.IdentityLabel] != "":
 		n.Fix = fixes[reason.ForeignInjection]
 	case denial.By == ask.ByGuard && in.unreachable() != "":
-		n.Why, n.Fix = "the guard denies new pods, because the API server cannot call Lanyard: "+in.unreachable(), checkFix
+		n.Why, n.Fix = "the guard denies new pods, because the API server cannot call Lanyard: "+in.unreachable(), callFix(in.unreachable())
 	case denial.By == ask.ByGuard:
 		n.Why, n.Fix = "the guard denies new pods: Lanyard did not inject a container that needs credentials", checkFix
 		if decision, _ := in.decide(); leavesNothing(decision) {
@@ -495,7 +499,7 @@ func (in *Input) uncalled() New {
 		n.Outcome, n.Why = injected.Excluded, "Lanyard is not called for the pod: the objectSelector of the webhook "+cluster.PodWebhook+" does not select it"
 		n.Fix = "Correct the labels of the pod template, or the objectSelector."
 	case in.unreachable() != "":
-		n.Why, n.Fix = "the API server cannot call Lanyard: "+in.unreachable(), checkFix
+		n.Why, n.Fix = "the API server cannot call Lanyard: "+in.unreachable(), callFix(in.unreachable())
 	case in.Probe != nil && in.Probe.Problem() != nil && !in.Probe.Denial.ShowsCall():
 		n.Why, n.Fix = "the API server did not call Lanyard for this pod. The cause is not known, because the pod of a probe was not created: "+in.Probe.Problem().Error(), checkFix
 	case certain && in.Registration != nil:

@@ -92,7 +92,9 @@ func explainObject(ctx context.Context, c *command.CLI, args []string) (*Explana
 	}
 	explanation := Explain(r.in)
 	explanation.InjectedBy = r.in.Installation.InjectedBy()
-	return explanation, nil
+	explanation.Event, err = r.event(ctx, info, &explanation.New)
+	explanation.MissingRights = r.in.Missing
+	return explanation, err
 }
 
 // lacks reports whether a request for reading failed because the user lacks a right, and notes

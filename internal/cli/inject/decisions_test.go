@@ -184,6 +184,7 @@ func (o objects) Get(_ context.Context, namespace, name string) (metadatacache.O
 type unrecorded struct{}
 
 func (unrecorded) RecordInjection(string)                          {}
+func (unrecorded) RecordFinding(string)                            {}
 func (unrecorded) RecordAdmission(_, _, _ string, _ time.Duration) {}
 
 // labelled returns objects with the value of a label.
