@@ -115,30 +115,11 @@ func (r *Running) shadow(v *Verdict) error {
 	if v.State != injected.Current || v.Decision == nil {
 		return nil
 	}
-	v.Shadows = Shadows(v.Decision)
-	if r.Variables != nil {
-		found, err := r.Variables.shadows(r, v.Decision)
-		if err != nil {
-			return err
-		}
-		v.Shadows = append(v.Shadows, found...)
-	}
-	if len(v.Shadows) > 0 {
+	var err error
+	if v.Shadows, err = r.Variables.Shadows(r.Pod, v.Decision); len(v.Shadows) > 0 {
 		v.State = Shadowed
 	}
-	return nil
-}
-
-// Shadows returns the findings of a decision about variables because of which SDKs ignore the
-// credentials.
-func Shadows(d *mutate.Decision) []mutate.Finding {
-	var found []mutate.Finding
-	for _, f := range d.Findings {
-		if f.Reason == reason.EnvironmentShadowed {
-			found = append(found, f)
-		}
-	}
-	return found
+	return err
 }
 
 // labelsAtCreation returns the labels of the pod without Lanyard's label. The objectSelector saw
@@ -219,29 +200,41 @@ func (m ConfigMaps) Add(s *annotations.Settings, name string, data map[string]st
 	}
 }
 
-// shadows returns the findings about variables of ConfigMaps.
-func (m ConfigMaps) shadows(r *Running, d *mutate.Decision) ([]mutate.Finding, error) {
-	list, err := containers(r.Pod)
-	if err != nil {
-		return nil, err
-	}
+// Shadows returns the findings about variables because of which SDKs ignore the credentials: those
+// of the decision about a pod, and those about variables of ConfigMaps. The pod is in JSON.
+func (m ConfigMaps) Shadows(pod []byte, d *mutate.Decision) ([]mutate.Finding, error) {
 	var found []mutate.Finding
-	for _, c := range list {
-		if slices.ContainsFunc(d.Findings, func(f mutate.Finding) bool { return f.Container == c.Name && f.Reason == reason.ContainerNotSelected }) {
-			continue
+	for _, f := range d.Findings {
+		if f.Reason == reason.EnvironmentShadowed {
+			found = append(found, f)
 		}
-		for _, from := range c.EnvFrom {
-			if from.ConfigMapRef == nil || from.Prefix != "" {
-				continue
-			}
-			for i := range d.Identities {
-				if f := m.finding(&c, from.ConfigMapRef.Name, &d.Identities[i]); f != nil {
-					found = append(found, *f)
-				}
-			}
+	}
+	list, err := containers(pod)
+	if err != nil || len(m) == 0 {
+		return found, err
+	}
+	for i := range list {
+		c := &list[i]
+		if !slices.ContainsFunc(d.Findings, func(f mutate.Finding) bool { return f.Container == c.Name && f.Reason == reason.ContainerNotSelected }) {
+			found = append(found, m.of(c, d.Identities)...)
 		}
 	}
 	return found, nil
+}
+
+// of returns the findings about the ConfigMaps of one container.
+func (m ConfigMaps) of(c *container, identities []annotations.Identity) (found []mutate.Finding) {
+	for _, from := range c.EnvFrom {
+		if from.ConfigMapRef == nil || from.Prefix != "" {
+			continue
+		}
+		for i := range identities {
+			if f := m.finding(c, from.ConfigMapRef.Name, &identities[i]); f != nil {
+				found = append(found, *f)
+			}
+		}
+	}
+	return found
 }
 
 // finding returns the finding about the variables of one ConfigMap that shadow an identity, or nil.

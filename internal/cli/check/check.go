@@ -316,10 +316,9 @@ func Guard(mutating *admissionregistrationv1.MutatingWebhookConfiguration, polic
 // installation is there, so that nothing can inject the pods that the guard denies.
 func Leftovers(left []survey.Leftover, alone bool) []finding.Finding {
 	var names []string
-	remove, denies := "kubectl delete", false
+	remove, denies := survey.Remove(left), false
 	for _, l := range left {
-		names, remove = append(names, l.Name), remove+" "+l.Kind+"/"+l.Name
-		denies = denies || l.DeniesPods
+		names, denies = append(names, l.Name), denies || l.DeniesPods
 	}
 	f := finding.Finding{Status: finding.Warning, Reason: "leftover", Fix: "Remove them: " + remove, Link: page("operations/README.md#remove-it")}
 	switch of := "ValidatingAdmissionPolicyBindings " + strings.Join(names, ", "); {
@@ -509,7 +508,7 @@ func Absent() finding.Finding {
 // Installation has the most ready replicas.
 func Several(i *survey.Installation) finding.Finding {
 	var names []string
-	remove := "kubectl delete"
+	var others []survey.Leftover
 	for at, r := range i.Registrations {
 		ready := "replicas unknown"
 		if n := i.Ready[at]; n >= 0 {
@@ -517,13 +516,13 @@ func Several(i *survey.Installation) finding.Finding {
 		}
 		names = append(names, fmt.Sprintf("%s (%s)", r.Name, ready))
 		if at > 0 {
-			remove += fmt.Sprintf(" mutatingwebhookconfiguration/%[1]s validatingwebhookconfiguration/%[1]s", r.Name)
+			others = append(others, survey.Leftover{Kind: "mutatingwebhookconfiguration", Name: r.Name}, survey.Leftover{Kind: "validatingwebhookconfiguration", Name: r.Name})
 		}
 	}
 	return finding.Finding{
 		Status: finding.Failed, Reason: "several_installations",
 		Text: fmt.Sprintf("Lanyard is installed %d times: MutatingWebhookConfigurations %s", len(i.Registrations), strings.Join(names, ", ")),
-		Fix:  "Keep " + i.Registrations[0].Name + ", and remove the other: " + remove, Link: page("operations/README.md#remove-it"),
+		Fix:  "Keep " + i.Registrations[0].Name + ", and remove the other: " + survey.Remove(others), Link: page("operations/README.md#remove-it"),
 	}
 }
 

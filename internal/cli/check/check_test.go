@@ -11,6 +11,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"math/big"
+	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -618,5 +619,26 @@ func TestClocks(t *testing.T) {
 			t.Parallel()
 			expect(t, Clocks(test.here, test.nodes), test.want)
 		})
+	}
+}
+
+func TestTheClockOfTheAPIServer(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC)
+	date := at.Format(http.TimeFormat)
+	for sentence, test := range map[string]struct {
+		date          string
+		before, after time.Duration
+		want          time.Duration
+	}{
+		"the same second":     {date, 100 * time.Millisecond, 900 * time.Millisecond, 0},
+		"a slow response":     {date, -10 * time.Second, 10 * time.Second, 0},
+		"this machine ahead":  {date, time.Minute, 61 * time.Second, time.Minute},
+		"this machine behind": {date, -2 * time.Minute, -time.Minute, -time.Minute},
+		"no header":           {"", time.Hour, time.Hour, 0},
+	} {
+		if got := skewOfDate(test.date, at.Add(test.before), at.Add(test.after)); got != test.want {
+			t.Errorf("%s: got %s, want %s", sentence, got, test.want)
+		}
 	}
 }

@@ -78,16 +78,22 @@ func (k *checkCommand) version(ctx context.Context) (version string, skew time.D
 	if err != nil {
 		return "", 0, err
 	}
-	// The header has full seconds, and the response was written between the two times.
-	at, errDate := http.ParseTime(date)
-	switch after := time.Now(); {
-	case errDate != nil:
+	return info.GitVersion, skewOfDate(date, before, time.Now()), nil
+}
+
+// skewOfDate returns how far a clock is ahead of the clock of a server, by the header Date of its
+// response; 0 without the header. It has full seconds, and was written between the two times.
+func skewOfDate(date string, before, after time.Time) time.Duration {
+	at, err := http.ParseTime(date)
+	switch {
+	case err != nil:
+		return 0
 	case at.After(after):
-		skew = after.Sub(at)
+		return after.Sub(at)
 	case at.Add(time.Second).Before(before):
-		skew = before.Sub(at)
+		return before.Sub(at)
 	}
-	return info.GitVersion, skew, nil
+	return 0
 }
 
 // roundTripper is an http.RoundTripper that is a function.

@@ -279,6 +279,12 @@ func ServiceAccountOf(object *unstructured.Unstructured) string {
 	return cmp.Or(name, deprecated, DefaultServiceAccount)
 }
 
+// NamesServiceAccount reports whether the pods of the object name a ServiceAccount. The API server
+// writes the name into a pod that is its own template.
+func NamesServiceAccount(object *unstructured.Unstructured) bool {
+	return ServiceAccountOf(object) != DefaultServiceAccount
+}
+
 // ByHand returns why a change of the template would not replace the pods, so that
 // somebody must; empty if it would.
 func (k *Kind) ByHand(object *unstructured.Unstructured) string {

@@ -147,21 +147,20 @@ func May(ctx context.Context, client kubernetes.Interface, verb, resource, names
 }
 
 // Selection is how a user names the objects that a command is about, as for kubectl: TYPE NAME,
-// TYPE/NAME, a name without a type, a label selector, or files, which EachFile reads. The zero
+// TYPE/NAME, a name without a type, or files, which EachFile reads. The zero
 // value takes TYPE NAME and TYPE/NAME of every type that the API server knows.
 type Selection struct {
-	// Type is the type of a name, or of a selector, without a type, such as serviceaccount;
-	// empty if the user must write the type.
+	// Type is the type of a name without a type, such as serviceaccount; empty if the user must
+	// write the type.
 	Type string
 	// Kinds are the kinds that the command is for, such as ServiceAccount; empty for all.
 	Kinds []string
 	// NamesOnly leaves the objects unread, for objects that may not exist, or that the user
 	// may have no right to read.
 	NamesOnly bool
-	// All, Selector and Files are the values of flags.
-	All      bool
-	Selector string
-	Files    resource.FilenameOptions
+	// All and Files are the values of flags.
+	All   bool
+	Files resource.FilenameOptions
 }
 
 // AddFiles adds the flags --filename and --recursive.
@@ -216,9 +215,7 @@ func isHidden(dir, file string) bool {
 // is unstructured, or nil with NamesOnly; NameOf names it for people.
 func (c *CLI) Objects(s *Selection, args []string) ([]*resource.Info, error) {
 	switch {
-	case len(args) == 0:
-		args = []string{s.Type}
-	case len(args) > 1 || strings.Contains(args[0], "/") || s.Selector != "" || s.All: // as for kubectl
+	case len(args) > 1 || strings.Contains(args[0], "/") || s.All: // as for kubectl
 	case s.Type == "":
 		return nil, Usagef("%s has no name: write TYPE/NAME or TYPE NAME", args[0])
 	default:
@@ -229,7 +226,7 @@ func (c *CLI) Objects(s *Selection, args []string) ([]*resource.Info, error) {
 		return nil, err
 	}
 	infos, err := resource.NewBuilder(c.Flags).Unstructured().ContinueOnError().
-		NamespaceParam(namespace).DefaultNamespace().AllNamespaces(s.All).LabelSelectorParam(s.Selector).
+		NamespaceParam(namespace).DefaultNamespace().AllNamespaces(s.All).
 		ResourceTypeOrNameArgs(s.All, args...).RequestChunksOf(pageSize).RequireObject(!s.NamesOnly).Flatten().
 		Do().Infos()
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/resource"
 
 	"github.com/lanyard-dev/lanyard/internal/cause"
@@ -73,14 +74,14 @@ func (r *reader) event(ctx context.Context, info *resource.Info, n *New) (*Event
 	if r.lacks(err, "the newest event about the token of the pod") {
 		return nil, nil
 	}
-	read := map[string]bool{}
+	read := map[types.UID]bool{} // an object may have the name of one that is gone
 	for i := range events {
 		event := &events[i]
-		name := objectOf(event)
-		if read[name] || len(read) == maxOwners {
+		uid := event.InvolvedObject.UID
+		if read[uid] || len(read) == maxOwners {
 			continue
 		}
-		read[name] = true
+		read[uid] = true
 		object, err := r.involved(ctx, event, targets)
 		if err != nil {
 			return nil, err

@@ -279,6 +279,15 @@ type Leftover struct {
 	DeniesPods bool
 }
 
+// Remove returns the command that removes leftovers.
+func Remove(left []Leftover) string {
+	command := []string{"kubectl delete"}
+	for _, l := range left {
+		command = append(command, l.Kind+"/"+l.Name)
+	}
+	return strings.Join(command, " ")
+}
+
 // guards are the ends of the names of policies that deny pods without credentials.
 var guards = []string{"-guard-pods", "-guard-injected", policies.DenyPods("")}
 

@@ -174,17 +174,25 @@ var _ = Describe("check", Serial, Ordered, func() {
 
 	It("reports that Lanyard is not installed", func(ctx SpecContext) {
 		api := env.client.AdmissionregistrationV1().MutatingWebhookConfigurations()
-		_, err := api.Patch(ctx, "lanyard", types.JSONPatchType, []byte(`[{"op":"replace","path":"/webhooks/0/name","value":"other.lanyard.dev"}]`), metav1.PatchOptions{})
+		configuration, err := api.Get(ctx, "lanyard", metav1.GetOptions{})
 		Expect(err).NotTo(HaveOccurred())
-		DeferCleanup(func(ctx SpecContext) error {
-			_, err := api.Patch(ctx, "lanyard", types.JSONPatchType, []byte(`[{"op":"replace","path":"/webhooks/0/name","value":"pods.lanyard.dev"}]`), metav1.PatchOptions{})
-			return err
+		Expect(api.Delete(ctx, "lanyard", metav1.DeleteOptions{})).To(Succeed())
+		DeferCleanup(func(ctx SpecContext) {
+			configuration.ResourceVersion, configuration.UID = "", ""
+			_, err := api.Create(ctx, configuration, metav1.CreateOptions{})
+			Expect(err).NotTo(HaveOccurred())
+			expectInjected(ctx, "shop", "cart", "aws")
 		})
 		code, out, _ := lanyard(ctx, "check")
 		Expect(out).To(ContainSubstring("× Lanyard is not installed"))
 		// U1 of the review of users: the guard still denies pods, and nothing named it.
 		Expect(out).To(MatchRegexp(`× the guard of an installation that is gone still denies pods: ValidatingAdmissionPolicyBindings .*lanyard-guard-pods`))
 		Expect(out).To(ContainSubstring("validatingadmissionpolicybinding/lanyard-guard-pods"))
+		Expect(code).To(Equal(command.ExitFound))
+		Eventually(ctx, func(ctx context.Context) string {
+			code, out, _ = lanyard(ctx, "explain", "sa/cart", "--namespace", "shop")
+			return out
+		}).Should(ContainSubstring("new pods: denied\n  the guard of an installation that is gone denies new pods\n  -> Remove it, or install Lanyard again: kubectl delete validatingadmissionpolicybinding/lanyard-guard-"))
 		Expect(code).To(Equal(command.ExitFound))
 		code, out, _ = lanyard(ctx, "status", "--namespace", "shop")
 		Expect(out).To(ContainSubstring("× Lanyard is not installed, so no new pod gets credentials\n    See what is missing, or left: lanyard check\n"))

@@ -294,6 +294,10 @@ var _ = Describe("a pod with variables of its own", Ordered, func() {
 		}
 	})
 
+	It("is explained, with the variable to remove, and the Secrets that nobody reads", func(ctx SpecContext) {
+		expectOutputs(ctx, "explain-shadowed", command.ExitFound, "explain", "pod/from", "--namespace", "shadowed", "--config", adopting(""))
+	})
+
 	It("is shadowed in status, with the variable to remove", func(ctx SpecContext) {
 		expectOutputs(ctx, "status-shadowed", command.ExitFound, "status", "--namespace", "shadowed", "--config", adopting(""))
 	})
