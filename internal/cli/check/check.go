@@ -23,12 +23,14 @@ import (
 	utilversion "k8s.io/apimachinery/pkg/util/version"
 	certutil "k8s.io/client-go/util/cert"
 
+	"github.com/lanyard-dev/lanyard/internal/cli/ask"
 	"github.com/lanyard-dev/lanyard/internal/cli/cloud"
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/finding"
 	"github.com/lanyard-dev/lanyard/internal/cli/survey"
 	"github.com/lanyard-dev/lanyard/internal/peer"
 	"github.com/lanyard-dev/lanyard/internal/probe"
+	"github.com/lanyard-dev/lanyard/pkg/mutate/injected"
 )
 
 // page returns the link of a page below docs.
@@ -362,21 +364,31 @@ func Unguarded(namespace string, n int, example string, byPolicies bool) finding
 	return f
 }
 
-// Outdated judges the numbers of pods of a namespace, or of all namespaces, that have a former
-// identity or none. Pods that ended are not among them.
-func Outdated(namespace string, stale, without int) finding.Finding {
+// Pods judges the pods of a namespace, or of all namespaces, by their states. Pods that ended are
+// not among them.
+func Pods(namespace string, states map[injected.State]int) []finding.Finding {
 	where, flag := scope(namespace)
-	pods := "pods"
-	switch stale + without {
-	case 0:
-		return finding.Passed("every pod%s has the credentials that its ServiceAccount asks for", where)
-	case 1:
-		pods = "pod"
+	count := func(n int) string {
+		if n == 1 {
+			return "1 pod" + where
+		}
+		return fmt.Sprintf("%d pods%s", n, where)
 	}
-	return finding.Finding{
-		Status: finding.Warning, Reason: "outdated", Text: fmt.Sprintf("%d %s%s must be replaced: %d stale, %d without credentials", stale+without, pods, where, stale, without),
-		Fix: "Run: lanyard status --stale " + flag, Link: page("troubleshooting/no-credentials.md#pods-with-an-old-identity-or-none"),
+	stale, without, shadowed := states[injected.Stale], states[injected.Without], states[ask.Shadowed]
+	var found []finding.Finding
+	if stale+without > 0 {
+		found = append(found, finding.Finding{
+			Status: finding.Warning, Reason: "outdated", Text: fmt.Sprintf("%s must be replaced: %d stale, %d without credentials", count(stale+without), stale, without),
+			Fix: "Run: lanyard status --stale " + flag, Link: page("troubleshooting/no-credentials.md#pods-with-an-old-identity-or-none"),
+		})
 	}
+	if shadowed > 0 {
+		found = append(found, finding.Finding{
+			Status: finding.Warning, Reason: string(ask.Shadowed), Text: fmt.Sprintf("SDKs may ignore the credentials of %s, because of variables in their containers", count(shadowed)),
+			Fix: "To see the variables, run: lanyard status " + flag, Link: page("cli/status.md"),
+		})
+	}
+	return orPassed(found, "every pod%s has the credentials that its ServiceAccount asks for", where)
 }
 
 // Unread judges the settings of the webhook, which were not read because of an error.

@@ -30,10 +30,12 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	certutil "k8s.io/client-go/util/cert"
 
+	"github.com/lanyard-dev/lanyard/internal/cli/ask"
 	"github.com/lanyard-dev/lanyard/internal/cli/cloud"
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/finding"
 	"github.com/lanyard-dev/lanyard/internal/cli/survey"
+	"github.com/lanyard-dev/lanyard/pkg/mutate/injected"
 	"github.com/lanyard-dev/lanyard/test/support/controlplane"
 	"github.com/lanyard-dev/lanyard/test/support/webhook"
 )
@@ -113,6 +115,16 @@ func TestWhatIsWrongWithAnInstallation(t *testing.T) {
 		"the caBundle is empty": {
 			func(c *damaged) { c.mutating.Webhooks[0].ClientConfig.CABundle = nil }, 0,
 			[]string{"failed: webhook pods.lanyard.dev: caBundle: it is empty"},
+		},
+		// U23 of the review of users: four findings with one cause.
+		"all of them are empty": {
+			func(c *damaged) {
+				for i := range c.mutating.Webhooks {
+					c.mutating.Webhooks[i].ClientConfig.CABundle = nil
+				}
+				c.validating.Webhooks[0].ClientConfig.CABundle = nil
+			}, 0,
+			[]string{"failed: webhooks pods.lanyard.dev, serviceaccounts.lanyard.dev, probe.lanyard.dev, serviceaccounts.lanyard.dev (validating): caBundle: it is empty"},
 		},
 		"the caBundle of the validating webhook is no certificate": {
 			func(c *damaged) { c.validating.Webhooks[0].ClientConfig.CABundle = []byte("x") }, 0,
@@ -532,11 +544,13 @@ func TestNumberOfInstallations(t *testing.T) {
 	expect(t, Installed([]*admissionregistrationv1.MutatingWebhookConfiguration{one}), []string{"warning: Lanyard is installed already: MutatingWebhookConfiguration lanyard"})
 	expect(t, []finding.Finding{Unguarded("", 0, "", true)}, nil)
 	expect(t, []finding.Finding{Unguarded("", 2, "n/a", false)}, []string{"warning: 2 ServiceAccounts need credentials but lack the guard's label, such as n/a"})
-	expect(t, []finding.Finding{Unguarded("n", 2, "n/a", false), Outdated("", 0, 0), Outdated("n", 2, 1), Outdated("", 0, 1)}, []string{
-		"warning: 2 ServiceAccounts in the namespace n need credentials but lack the guard's label, such as n/a",
+	expect(t, []finding.Finding{Unguarded("n", 2, "n/a", false)}, []string{"warning: 2 ServiceAccounts in the namespace n need credentials but lack the guard's label, such as n/a"})
+	expect(t, Pods("", map[injected.State]int{injected.Current: 5}), nil)
+	expect(t, Pods("n", map[injected.State]int{injected.Stale: 2, injected.Without: 1, ask.Shadowed: 2}), []string{
 		"warning: 3 pods in the namespace n must be replaced: 2 stale, 1 without credentials",
-		"warning: 1 pod must be replaced: 0 stale, 1 without credentials",
+		"warning: SDKs may ignore the credentials of 2 pods in the namespace n, because of variables in their containers",
 	})
+	expect(t, Pods("", map[injected.State]int{injected.Without: 1}), []string{"warning: 1 pod must be replaced: 0 stale, 1 without credentials"})
 	if cluster.Entry(one, cluster.PodWebhook) == nil {
 		t.Error("the configuration has no webhook for pods")
 	}

@@ -421,14 +421,14 @@ func (k *checkCommand) addServiceAccount(s *accounts, object *metav1.PartialObje
 	}
 }
 
-// pods counts the pods with a former identity or none. It sends no dry run, because one for
+// pods counts the pods by their states. It sends no dry run, because one for
 // each ServiceAccount would load the cluster, so it needs the settings of the webhook.
 func (k *checkCommand) pods(ctx context.Context, s *accounts) {
 	if s.chosen == nil || k.Webhook.Unread != nil {
 		return
 	}
 	defer k.Progress("reading pods")()
-	stale, without := 0, 0
+	states := map[injected.State]int{}
 	for _, name := range slices.Sorted(maps.Keys(s.namespaces)) {
 		namespace := s.namespaces[name]
 		if namespace.Empty() {
@@ -439,12 +439,13 @@ func (k *checkCommand) pods(ctx context.Context, s *accounts) {
 			return
 		}
 		for _, row := range namespace.Rows() {
-			stale += row.States[injected.Stale]
-			without += row.States[injected.Without]
+			for state, n := range row.States {
+				states[state] += n
+			}
 		}
 		delete(s.namespaces, name) // with its pods
 	}
-	k.add("pods", Outdated(s.namespace, stale, without))
+	k.add("pods", Pods(s.namespace, states)...)
 }
 
 // dryRuns asks the API server for a pod of a ServiceAccount: whether the API server can call

@@ -72,14 +72,14 @@ func (e *Explanation) Print(p *command.Page) {
 		p.Line("this pod: %s", p.Style(style, string(l.State)))
 		printPod(p, l.Text+"; created "+l.Created, l.Containers, l.Differences, l.Fix)
 	}
-	e.Event.print(p)
+	printEvent(p, e.event)
 	e.printOthers(p)
 }
 
 // printOthers writes the findings that are not about pods.
 func (e *Explanation) printOthers(p *command.Page) {
 	others := slices.DeleteFunc(slices.Clone(e.Findings), func(f finding.Finding) bool {
-		return f.About == e.New.About || e.Live != nil && f.About == e.Live.About || e.ServiceAccount.label.Text != "" && f.About == e.ServiceAccount.label.About
+		return f.About == e.New.About || e.Live != nil && f.About == e.Live.About || e.event != nil && f == *e.event || e.ServiceAccount.label.Text != "" && f.About == e.ServiceAccount.label.About
 	})
 	if len(others) > 0 {
 		p.Line("")

@@ -106,8 +106,6 @@ type Explanation struct {
 	New New `json:"new"`
 	// Live is about the pod that the user asked about.
 	Live *Live `json:"live,omitempty"`
-	// Event is the newest event that matters; nil if there is none.
-	Event *Event `json:"event,omitempty"`
 	// InjectedBy describes an installation with policies; empty for the webhook only.
 	InjectedBy string `json:"injectedBy,omitempty"`
 	// AllowedIdentities is the namespace's policy; empty if it has none of its own.
@@ -119,9 +117,11 @@ type Explanation struct {
 	GuardProblem string `json:"guardProblem,omitempty"`
 	// noGuard reports whether the guard is the reason for GuardOff.
 	noGuard bool
-	// Findings are all findings: about the ServiceAccount, new pods, the pod, and rights that the
-	// user lacks.
+	// Findings are all findings: about the ServiceAccount, new pods, the pod, its newest event, and
+	// rights that the user lacks.
 	Findings []finding.Finding `json:"findings"`
+	// event is the finding about the newest event, if any.
+	event *finding.Finding
 }
 
 // ServiceAccount describes a ServiceAccount and its identities.
@@ -204,7 +204,7 @@ type Live struct {
 // Problem reports whether something must be done: a pod does not get the credentials
 // that its ServiceAccount asks for, or has others.
 func (e *Explanation) Problem() bool {
-	return e.Event != nil || slices.ContainsFunc(e.Findings, func(f finding.Finding) bool {
+	return slices.ContainsFunc(e.Findings, func(f finding.Finding) bool {
 		return f.Status == finding.Failed || f.Status == finding.Warning
 	})
 }

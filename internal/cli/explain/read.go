@@ -98,7 +98,9 @@ func explainObject(ctx context.Context, c *command.CLI, args []string) (*Explana
 		return nil, err
 	}
 	explanation, known := Explain(r.in), len(r.in.Missing)
-	explanation.Event, err = r.event(ctx, info, &explanation.New)
+	if explanation.event, err = r.event(ctx, info, &explanation.New); explanation.event != nil {
+		explanation.Findings = append(explanation.Findings, *explanation.event)
+	}
 	explanation.Findings = append(explanation.Findings, r.in.Missing[known:]...)
 	return explanation, err
 }

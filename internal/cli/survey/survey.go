@@ -326,11 +326,12 @@ func (c *Cluster) Leftovers(ctx context.Context) ([]Leftover, error) {
 	return found, nil
 }
 
-// isOurs reports whether a policy is about Lanyard. Another program may use the same name.
+// isOurs reports whether a policy is about Lanyard, or has the label that the chart and the
+// manifests give all policies. Another program may use the same name.
 func isOurs(policy *admissionregistrationv1.ValidatingAdmissionPolicy) bool {
 	if policy == nil {
 		return false
 	}
 	text, err := json.Marshal(policy.Spec)
-	return err == nil && strings.Contains(string(text), strings.TrimSuffix(annotations.Prefix, "/"))
+	return policy.Labels["app.kubernetes.io/component"] == "registration" || err == nil && strings.Contains(string(text), strings.TrimSuffix(annotations.Prefix, "/"))
 }
