@@ -428,13 +428,13 @@ func (k *checkCommand) pods(ctx context.Context, s *accounts) {
 		return
 	}
 	defer k.Progress("reading pods")()
-	states := map[injected.State]int{}
+	states, configMaps := map[injected.State]int{}, status.ConfigMaps{}
 	for _, name := range slices.Sorted(maps.Keys(s.namespaces)) {
 		namespace := s.namespaces[name]
 		if namespace.Empty() {
 			continue
 		}
-		if err := namespace.ReadPods(ctx, k.client, ""); err != nil {
+		if err := namespace.ReadPods(ctx, k.client, "", &configMaps); err != nil {
 			k.add("pods", finding.Unreadable("the pods", err))
 			return
 		}
@@ -445,7 +445,11 @@ func (k *checkCommand) pods(ctx context.Context, s *accounts) {
 		}
 		delete(s.namespaces, name) // with its pods
 	}
-	k.add("pods", Pods(s.namespace, states)...)
+	found := Pods(s.namespace, states)
+	if f := configMaps.Finding(); f.Text != "" {
+		found = append(found, f)
+	}
+	k.add("pods", found...)
 }
 
 // dryRuns asks the API server for a pod of a ServiceAccount: whether the API server can call

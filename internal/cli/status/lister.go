@@ -52,7 +52,8 @@ type lister struct {
 	// namespaces are the namespaces to look at.
 	namespaces map[string]*Namespace
 	// found are the findings about parts that could not be read.
-	found []finding.Finding
+	found      []finding.Finding
+	configMaps ConfigMaps
 	query
 }
 
@@ -103,6 +104,9 @@ func eachNamespace(ctx context.Context, c *command.CLI, q *query, do func([]Row,
 		if err := do(rows, l.found); err != nil {
 			return err
 		}
+	}
+	if f := l.configMaps.Finding(); f.Text != "" {
+		return do(nil, []finding.Finding{f})
 	}
 	return nil
 }
@@ -206,8 +210,28 @@ func (l *lister) readNamespaces(ctx context.Context, scope string) error {
 	return nil
 }
 
+// ConfigMaps limits how many ConfigMaps a run reads, and counts those that it left out: in a large
+// cluster, each pod may have one of its own.
+type ConfigMaps struct{ read, Unread int }
+
+// maxConfigMaps is how many ConfigMaps a run reads. One more than the burst of requests costs 20 ms.
+const maxConfigMaps = 100
+
+// Finding returns the finding about ConfigMaps that were left out; its Text is empty if there is
+// none.
+func (c *ConfigMaps) Finding() finding.Finding {
+	if c.Unread == 0 {
+		return finding.Finding{}
+	}
+	return finding.Finding{
+		Status: finding.NotApplicable, About: "pods", Reason: "configmaps_not_read",
+		Text: fmt.Sprintf("%d ConfigMaps with variables of containers were not read: only %d are read at once", c.Unread, maxConfigMaps),
+		Fix:  "To read them, look at one namespace or one workload.",
+	}
+}
+
 // ReadPods adds the pods of the namespace that the selector selects, and works out their states.
-func (n *Namespace) ReadPods(ctx context.Context, client kubernetes.Interface, selector string) error {
+func (n *Namespace) ReadPods(ctx context.Context, client kubernetes.Interface, selector string, configMaps *ConfigMaps) error {
 	list := func(ctx context.Context, options metav1.ListOptions) (*corev1.PodList, error) {
 		options.LabelSelector = selector
 		return client.CoreV1().Pods(n.Name).List(ctx, options)
@@ -222,6 +246,11 @@ func (n *Namespace) ReadPods(ctx context.Context, client kubernetes.Interface, s
 	// Without a ConfigMap, a pod is current as far as can be seen.
 	variables := ask.ConfigMaps{}
 	for _, name := range n.ConfigMaps() {
+		if configMaps.read == maxConfigMaps {
+			configMaps.Unread++
+			continue
+		}
+		configMaps.read++
 		if configMap, err := client.CoreV1().ConfigMaps(n.Name).Get(ctx, name, metav1.GetOptions{}); err == nil {
 			variables.Add(n.Settings, name, configMap.Data)
 		}
@@ -232,7 +261,7 @@ func (n *Namespace) ReadPods(ctx context.Context, client kubernetes.Interface, s
 // rows reads the pods of a namespace and their owners, asks for the credentials of new
 // pods, and returns the rows.
 func (l *lister) rows(ctx context.Context, n *Namespace) ([]Row, error) {
-	if err := n.ReadPods(ctx, l.typed, l.selector); err != nil {
+	if err := n.ReadPods(ctx, l.typed, l.selector, &l.configMaps); err != nil {
 		if err := l.skip(err, n.Name, "the pods of the namespace are not counted"); err != nil {
 			return nil, fmt.Errorf("list pods: %w", err)
 		}
