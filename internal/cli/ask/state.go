@@ -68,7 +68,8 @@ type Running struct {
 // Verdict is the state of a running pod.
 type Verdict struct {
 	injected.Comparison
-	// Shadows are the findings about variables because of which SDKs ignore the credentials.
+	// Shadows are the findings about variables because of which SDKs ignore the credentials, if
+	// the pod has them.
 	Shadows []mutate.Finding
 	// Problem is why the state is unknown.
 	Problem string
@@ -89,6 +90,11 @@ func (r *Running) Judge() (Verdict, error) {
 			return Verdict{}, err
 		}
 		v.Comparison = compared
+		if v.Decision != nil {
+			if v.Shadows, err = r.Variables.Shadows(r.Pod, v.Decision); err != nil {
+				return Verdict{}, err
+			}
+		}
 	}
 	selected, certain := cluster.Selects(r.Registration, r.labelsAtCreation())
 	switch {
@@ -105,21 +111,17 @@ func (r *Running) Judge() (Verdict, error) {
 		v.State, v.Problem = injected.Unknown, "the webhook has matchConditions, which only the API server evaluates"
 	case v.State != injected.Stale && v.State != injected.Without && !v.OfOthers:
 		v.Ask = false
-		return v, r.shadow(&v)
+		v.Settle(v.Comparison)
 	}
 	return v, nil
 }
 
-// shadow makes a current pod a shadowed one if SDKs may ignore its credentials.
-func (r *Running) shadow(v *Verdict) error {
-	if v.State != injected.Current || v.Decision == nil {
-		return nil
-	}
-	var err error
-	if v.Shadows, err = r.Variables.Shadows(r.Pod, v.Decision); len(v.Shadows) > 0 {
+// Settle sets the result of a comparison, perhaps with a pod of the API server. A current pod is
+// shadowed if SDKs may ignore its credentials.
+func (v *Verdict) Settle(c injected.Comparison) {
+	if v.Comparison = c; v.State == injected.Current && len(v.Shadows) > 0 {
 		v.State = Shadowed
 	}
-	return err
 }
 
 // labelsAtCreation returns the labels of the pod without Lanyard's label. The objectSelector saw

@@ -770,7 +770,7 @@ func (in *Input) judge() ask.Verdict {
 	case !verdict.Ask && !verdict.OfOthers, decided:
 		return verdict
 	}
-	verdict.Comparison = in.read(in.Live).Against(in.read(in.Got), in.Settings)
+	verdict.Settle(in.read(in.Live).Against(in.read(in.Got), in.Settings))
 	if verdict.State == injected.Unknown && in.ServiceAccount != nil && !in.asks() {
 		verdict.State = injected.None
 	}

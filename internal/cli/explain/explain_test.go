@@ -788,6 +788,10 @@ func TestVariablesThatMakeSDKsIgnoreTheIdentity(t *testing.T) {
 			if got.Live.State != test.want || got.Live.Fix != test.fix || got.New.Fix != test.fix || got.Problem() != (test.want == ask.Shadowed) {
 				t.Errorf("got %+v and %+v, want %s and %q", got.New, got.Live, test.want, test.fix)
 			}
+			in.Unread = true // so that only the API server's pod shows that the pod is current
+			if got := Explain(in); got.Live.State != test.want {
+				t.Errorf("got %s for a pod that is compared with the API server's, want %s", got.Live.State, test.want)
+			}
 			secret := got.Findings[len(got.Findings)-1]
 			if secret.About != "secret/keys" || !strings.HasPrefix(secret.Fix, "To list its keys: kubectl get secret keys --namespace shop -o go-template=") {
 				t.Errorf("got %+v, want the Secret", secret)

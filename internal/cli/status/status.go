@@ -386,9 +386,10 @@ func (q *Question) Ask(asker func(namespace, serviceAccount *metav1.ObjectMeta, 
 		case answer.Local != "" && fresh == nil:
 			p.local = answer.Local
 		default:
-			compared := p.running.Against(fresh, n.Settings)
-			p.local, p.differences = answer.Local, compared.Differences
-			if p.state, p.problem = compared.State, ""; p.state == injected.Unknown {
+			verdict := ask.Verdict{Shadows: p.shadows}
+			verdict.Settle(p.running.Against(fresh, n.Settings))
+			p.local, p.differences = answer.Local, verdict.Differences
+			if p.state, p.problem = verdict.State, ""; p.state == injected.Unknown {
 				p.problem = "a new pod has no credentials from Lanyard, as if it were not called: see lanyard explain"
 			}
 		}
@@ -435,7 +436,7 @@ func (r *Row) count(p *pod) {
 	r.Pods++
 	r.States[p.state]++
 	for _, f := range p.shadows {
-		if !slices.Contains(r.Shadows, f) {
+		if p.state == ask.Shadowed && !slices.Contains(r.Shadows, f) {
 			r.Shadows = append(r.Shadows, f)
 		}
 	}
