@@ -9,7 +9,8 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../test/charts"
 
-# These tests compare the generated files, or write them.
+# These tests compare the generated files, or write them. The policies contain the first file.
+go test -count=1 -run='^TestTheFencesOfThePoliciesAreTheChartsFences$' . -update
 go test -count=1 -run='^(TestTheHelpersFollowFromTheProviders|TestGeneratedManifestsAreUpToDate|TestEveryValueHasADescription)$' . -update
 go tool helm-docs --chart-search-root=../../charts --sort-values-order=file --log-level=warning
 

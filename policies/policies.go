@@ -7,7 +7,8 @@
 //
 // The rules are expressions of the Common Expression Language (CEL). Each is written once:
 //
-//	templates/policies.yaml    the four policies, and the pods and objects they match
+//	templates/policies.yaml    the policies, and the pods and objects they match
+//	templates/fences.yaml      two more, generated from the fences of the chart
 //	templates/account.yaml     reads the annotations of a ServiceAccount
 //	templates/namespace.yaml   reads the annotations of a Namespace
 //	templates/pod.yaml         reads a pod, and makes the additions to it
@@ -42,6 +43,12 @@ func InjectPods(name string) string { return name + "-inject-pods" }
 
 // DenyPods returns the name of the policy that denies what the first policy could not inject.
 func DenyPods(name string) string { return name + "-deny-pods" }
+
+// KeepMarks returns the name of the fence around what Lanyard writes on a pod.
+func KeepMarks(name string) string { return name + "-keep-marks" }
+
+// LimitServiceAccounts returns the name of the fence for the size of labelled ServiceAccounts.
+func LimitServiceAccounts(name string) string { return name + "-limit-serviceaccounts" }
 
 // Source is the input of the command line from which policies were made. The policy that injects
 // has it in the annotation annotations.PoliciesSource, so that commands know the settings.

@@ -11,14 +11,12 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	ctrlwebhook "sigs.k8s.io/controller-runtime/pkg/webhook"
@@ -53,7 +51,7 @@ func run() error {
 func newManager(config *rest.Config, webhooks ctrlwebhook.Server, metricsAddress, probesAddress string) (ctrl.Manager, error) {
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		WebhookServer: webhooks,
-		// The manager's own servers have no option for limits: the servers below replace them.
+		// The manager's own servers have no option for limits: the ports below replace them.
 		Metrics: metricsserver.Options{BindAddress: "0"}, HealthProbeBindAddress: "0",
 	})
 	if err != nil {
@@ -64,25 +62,11 @@ func newManager(config *rest.Config, webhooks ctrlwebhook.Server, metricsAddress
 	}
 	exposed := http.NewServeMux()
 	exposed.Handle("/metrics", promhttp.HandlerFor(metrics.Registry, promhttp.HandlerOpts{}))
-	if err := mgr.Add(limited("metrics", metricsAddress, exposed)); err != nil {
+	if err := mgr.Add(webhook.NewPort("metrics", metricsAddress, exposed)); err != nil {
 		return nil, err
 	}
 	probes := http.NewServeMux()
 	probes.Handle("/healthz", healthz.CheckHandler{Checker: healthz.Ping})
 	probes.Handle("/readyz", healthz.CheckHandler{Checker: webhooks.StartedChecker()})
-	return mgr, mgr.Add(limited("probes", probesAddress, probes))
-}
-
-// limited returns a server for a manager. Any pod that reaches the port can send requests, so
-// their headers and their time are limited. The manager's own servers accept a header of
-// 1 MiB, for which net/http may allocate 30 MiB, and wait for a silent client for 32 seconds.
-func limited(name, address string, handler http.Handler) *manager.Server {
-	return &manager.Server{Name: name, Server: &http.Server{
-		Addr: address, Handler: handler,
-		MaxHeaderBytes:    8 << 10,
-		ReadHeaderTimeout: 5 * time.Second,
-		ReadTimeout:       35 * time.Second,
-		WriteTimeout:      35 * time.Second,
-		IdleTimeout:       90 * time.Second,
-	}}
+	return mgr, mgr.Add(webhook.NewPort("probes", probesAddress, probes))
 }

@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -20,7 +19,6 @@ import (
 
 	"github.com/lanyard-dev/lanyard/pkg/webhook"
 	"github.com/lanyard-dev/lanyard/test/support/controlplane"
-	"github.com/lanyard-dev/lanyard/test/support/memnet"
 	harness "github.com/lanyard-dev/lanyard/test/support/webhook"
 )
 
@@ -97,21 +95,4 @@ func TestTheOtherPortsServeWithLimits(t *testing.T) {
 	if _, body, err := get(t, "http://"+metrics+"/metrics", 0); err != nil || !strings.Contains(body, "\nlanyard_") {
 		t.Errorf("got the error %v and metrics without lanyard's", err)
 	}
-}
-
-func TestASilentClientIsDisconnected(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		listener := memnet.Listen(1 << 10)
-		server := limited("silent", "", http.NotFoundHandler())
-		server.Listener = listener
-		go func() { _ = server.Start(t.Context()) }()
-		conn := memnet.Dial(t, listener, "10.0.0.1")
-		want := time.Now().Add(5 * time.Second)
-		if _, err := conn.Read(make([]byte, 1)); err == nil {
-			t.Error("got a byte, want the end of the connection")
-		}
-		if got := time.Now(); !got.Equal(want) {
-			t.Errorf("got the end at %s, want it after 5 seconds, at %s", got, want)
-		}
-	})
 }

@@ -24,3 +24,4 @@ target internal/webhook/admission FuzzHandler FuzzParseReview
 target internal/webhook/injector FuzzDifferential FuzzMemory FuzzPod FuzzRules FuzzServiceAccount FuzzSize
 target pkg/mutate FuzzMountPath
 target pkg/mutate/injected FuzzCompare FuzzCompareOthers
+target pkg/mutate/internal/pod FuzzReadAll

@@ -6,6 +6,7 @@
 package jsonpatch
 
 import (
+	"bytes"
 	"slices"
 	"strings"
 )
@@ -84,26 +85,21 @@ func Escape(name string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(name, "~", "~0"), "/", "~1")
 }
 
-// List is a list as it is in the object. The zero value is a list that is absent
-// or null.
-type List struct {
-	// Present reports whether there is a list.
-	Present bool
-	// Text has the elements without the brackets.
-	Text []byte
-}
-
-// Extend adds JSON values to the end of the list at path. It adds them one by one or
-// the list as a whole, whichever is shorter. The previous elements stay as they are,
-// byte for byte.
-func (p *Patch) Extend(path []byte, list List, elements [][]byte) {
+// Extend adds JSON values to the end of the list at path. list is its JSON, or nil if the list is
+// absent or null. Extend adds the values one by one or the list as a whole, whichever is shorter.
+// The previous elements stay as they are, byte for byte.
+func (p *Patch) Extend(path, list []byte, elements [][]byte) {
 	n := len(elements)
 	if n == 0 {
 		return
 	}
+	var previous []byte
+	if list != nil {
+		previous = bytes.TrimSpace(list[1 : len(list)-1])
+	}
 	oneByOne := n * (overhead + len(path) + len("/-"))
-	whole := overhead + len(path) + len("[]") + len(list.Text) + n
-	if list.Present && oneByOne < whole {
+	whole := overhead + len(path) + len("[]") + len(previous) + n
+	if list != nil && oneByOne < whole {
 		for _, element := range elements {
 			p.begin(opAdd, path)
 			p.text = append(p.text, "/-"+opValue...)
@@ -113,8 +109,8 @@ func (p *Patch) Extend(path []byte, list List, elements [][]byte) {
 	}
 	p.begin(opAdd, path)
 	p.text = append(p.text, opValue+"["...)
-	if len(list.Text) > 0 {
-		p.text = append(append(p.text, list.Text...), ',')
+	if len(previous) > 0 {
+		p.text = append(append(p.text, previous...), ',')
 	}
 	for i, element := range elements {
 		if i > 0 {

@@ -149,18 +149,18 @@ func TestExtendTakesTheShorterOfTwoWays(t *testing.T) {
 	ways := map[string]int{}
 	for n := 1; n <= 14; n++ {
 		for former := range 800 {
-			list := jsonpatch.List{Present: true}
+			previous := ""
 			if former > 1 {
-				list.Text = []byte(`"` + strings.Repeat("x", former-2) + `"`)
+				previous = `"` + strings.Repeat("x", former-2) + `"`
 			}
 			var texts []string
 			for i := range n {
 				texts = append(texts, fmt.Sprintf(`{"name":"%d"}`, i))
 			}
 			var p jsonpatch.Patch
-			p.Extend([]byte(path), list, encoded(texts))
+			p.Extend([]byte(path), []byte("["+previous+"]"), encoded(texts))
 			got := string(p.Bytes())
-			a, b := oneByOne(path, texts), whole(path, string(list.Text), texts)
+			a, b := oneByOne(path, texts), whole(path, previous, texts)
 			switch {
 			case got == a && len(a) <= len(b):
 				ways["one by one"]++
@@ -181,26 +181,30 @@ func TestExtendAddsAtTheEnd(t *testing.T) {
 	long := strings.Repeat("x", 500)
 	tests := map[string]struct {
 		object string
-		list   jsonpatch.List
+		list   string
 		added  []string
 		want   string
 		has    string // in the patch
 		hasNot string
 	}{
-		"an absent list":               {`{}`, jsonpatch.List{}, []string{"1", "2"}, `{"l":[1,2]}`, `[1,2]`, `/-`},
-		"a list that is null":          {`{"l":null}`, jsonpatch.List{}, []string{"1", "2"}, `{"l":[1,2]}`, `[1,2]`, `/-`},
-		"an empty list":                {`{"l":[]}`, jsonpatch.List{Present: true}, []string{"1", "2"}, `{"l":[1,2]}`, `[1,2]`, `/-`},
-		"a short list is copied":       {`{"l":[ "a" ,  true]}`, jsonpatch.List{Present: true, Text: []byte(`"a" ,  true`)}, []string{"1", "2"}, `{"l":["a" ,  true,1,2]}`, `"a" ,  true`, `/-`},
-		"a list of one digit":          {`{"l":[7]}`, jsonpatch.List{Present: true, Text: []byte(`7`)}, []string{"1", "2"}, `{"l":[7,1,2]}`, `[7,1,2]`, `/-`},
-		"a long list is not copied":    {`{"l":["` + long + `"]}`, jsonpatch.List{Present: true, Text: []byte(`"` + long + `"`)}, []string{"1", "2"}, `{"l":["` + long + `",1,2]}`, `/l/-`, long},
-		"nothing after an absent list": {`{}`, jsonpatch.List{}, nil, `{}`, ``, `/l`},
-		"nothing after a list":         {`{"l":[1]}`, jsonpatch.List{Present: true, Text: []byte(`1`)}, nil, `{"l":[1]}`, ``, `/l`},
+		"an absent list":               {`{}`, "", []string{"1", "2"}, `{"l":[1,2]}`, `[1,2]`, `/-`},
+		"a list that is null":          {`{"l":null}`, "", []string{"1", "2"}, `{"l":[1,2]}`, `[1,2]`, `/-`},
+		"an empty list":                {`{"l":[]}`, `[]`, []string{"1", "2"}, `{"l":[1,2]}`, `[1,2]`, `/-`},
+		"a short list is copied":       {`{"l":[ "a" ,  true]}`, `[ "a" ,  true]`, []string{"1", "2"}, `{"l":["a" ,  true,1,2]}`, `"a" ,  true`, `/-`},
+		"a list of one digit":          {`{"l":[7]}`, `[7]`, []string{"1", "2"}, `{"l":[7,1,2]}`, `[7,1,2]`, `/-`},
+		"a long list is not copied":    {`{"l":["` + long + `"]}`, `["` + long + `"]`, []string{"1", "2"}, `{"l":["` + long + `",1,2]}`, `/l/-`, long},
+		"nothing after an absent list": {`{}`, "", nil, `{}`, ``, `/l`},
+		"nothing after a list":         {`{"l":[1]}`, `[1]`, nil, `{"l":[1]}`, ``, `/l`},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var p jsonpatch.Patch
-			p.Extend([]byte("/l"), test.list, encoded(test.added))
+			var list []byte
+			if test.list != "" {
+				list = []byte(test.list)
+			}
+			p.Extend([]byte("/l"), list, encoded(test.added))
 			got := string(p.Bytes())
 			if !strings.Contains(got, test.has) || strings.Contains(got, test.hasNot) {
 				t.Errorf("got %s, want %s in it and not %s", got, test.has, test.hasNot)
@@ -215,10 +219,11 @@ func TestExtendAddsAtTheEnd(t *testing.T) {
 func checkExtend(t *testing.T, present bool, former, added []string) {
 	t.Helper()
 	const path = "/a/l"
-	list := jsonpatch.List{Present: present, Text: []byte(strings.Join(former, ", "))}
+	var list []byte
 	object := `{"a":{}}`
 	if present {
-		object = `{"a":{"l":[` + string(list.Text) + `]}}`
+		list = []byte(`[` + strings.Join(former, ", ") + `]`)
+		object = `{"a":{"l":` + string(list) + `}}`
 	}
 	var p jsonpatch.Patch
 	p.Add("/b", []byte(`0`))
@@ -278,7 +283,7 @@ func FuzzExtend(f *testing.F) {
 // A patch whose size is known in advance needs memory once.
 func TestGrowAllocatesWhatSizeOfExtendReturns(t *testing.T) {
 	elements := encoded([]string{`{"name":"a"}`, `{"name":"b"}`})
-	list := jsonpatch.List{Present: true, Text: []byte(strings.Repeat("1,", 300) + "1")}
+	list := []byte("[" + strings.Repeat("1,", 300) + "1]")
 	allocations := testing.AllocsPerRun(10, func() {
 		var p jsonpatch.Patch
 		p.Grow(10 * jsonpatch.SizeOfExtend(len("/l"), elements))

@@ -220,9 +220,12 @@ func (s *Scanner) ReadCut(into *string, limit int) error {
 }
 
 // Raw skips the next value and returns its text.
-func (s *Scanner) Raw() ([]byte, error) {
+func (s *Scanner) Raw() ([]byte, error) { return s.Span(s.Skip) }
+
+// Span returns the text of the next value, which the callback reads.
+func (s *Scanner) Span(read func() error) ([]byte, error) {
 	start := s.next()
-	err := s.Skip()
+	err := read()
 	return s.text[start:max(start, int(s.decoder.InputOffset()))], err
 }
 

@@ -65,21 +65,21 @@ func foreign(a annotation, member, got string) error {
 // are missing.
 func (m *mutation) addMarks(add []annotation) {
 	switch {
-	case !m.pod.hasMetadata:
-		m.pod.patch.Add("/metadata", fmt.Appendf(nil, `{"annotations":%s,"labels":{%s}}`, m.allAnnotations, m.label.member))
+	case !m.pod.HasMetadata:
+		m.changes.patch.Add("/metadata", fmt.Appendf(nil, `{"annotations":%s,"labels":{%s}}`, m.allAnnotations, m.label.member))
 		return
-	case m.pod.hasAnnotations:
+	case m.pod.HasAnnotations:
 		for _, a := range add {
-			m.pod.patch.Add(a.path, a.text)
+			m.changes.patch.Add(a.path, a.text)
 		}
 	default: // a pod without annotations lacks all of them
-		m.pod.patch.Add("/metadata/annotations", m.allAnnotations)
+		m.changes.patch.Add("/metadata/annotations", m.allAnnotations)
 	}
 	switch {
 	case m.pod.IdentityLabel != "":
-	case m.pod.hasLabels:
-		m.pod.patch.Add(m.label.path, m.label.text)
+	case m.pod.HasLabels:
+		m.changes.patch.Add(m.label.path, m.label.text)
 	default:
-		m.pod.patch.Add("/metadata/labels", fmt.Appendf(nil, "{%s}", m.label.member))
+		m.changes.patch.Add("/metadata/labels", fmt.Appendf(nil, "{%s}", m.label.member))
 	}
 }

@@ -5,8 +5,8 @@ package mutate
 
 import (
 	"fmt"
-	"slices"
 
+	"github.com/lanyard-dev/lanyard/pkg/mutate/internal/pod"
 	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
 )
 
@@ -30,31 +30,32 @@ func (m *mutation) placeCopies(running bool) {
 		if p.Copy.Path == "" {
 			continue
 		}
-		sources, exists := m.pod.sources[p.Copy.Volume]
-		projected := slices.Contains(sources, source{audience: p.Token.Audience, path: p.Copy.Path})
-		m.copies = append(m.copies, placedCopy{p, exists, (exists || running) && !projected, normalizePath(p.Copy.MountPath, m.pod.Windows)})
+		volume := m.pod.Volume(p.Copy.Volume)
+		exists := volume != nil
+		taken := (exists || running) && !volume.HasToken(p.Token.Audience, p.Copy.Path)
+		m.copies = append(m.copies, placedCopy{p, exists, taken, normalizePath(p.Copy.MountPath, m.pod.Windows)})
 	}
 }
 
 // copyIsFree reports whether the container can have the copy, and has nothing where it
 // is mounted. If it has something else there or below, or a read-only volume above, that
 // stays, and the container does not get the copy.
-func (m *mutation) copyIsFree(c *container, copied *placedCopy) bool {
+func (m *mutation) copyIsFree(c *pod.Container, copied *placedCopy) bool {
 	if copied.taken {
-		m.add(c.name, Finding{
+		m.add(c.Name, Finding{
 			Reason: reason.VolumeNameTaken, Field: "spec.volumes[" + copied.Copy.Volume + "]",
 			Detail: fmt.Sprintf("the pod cannot have a volume %s with the %s token, so it does not get the copy", copied.Copy.Volume, copied.Name),
 			Fix:    "Rename this volume of the pod, or recreate the pod if it runs already.",
 		})
 		return false
 	}
-	for i := range c.mounts {
-		here := &c.mounts[i]
-		if m.pod.placeOf(here, copied.cleanPath) == elsewhere {
+	for i := range c.Mounts {
+		here := &c.Mounts[i]
+		if placeOf(m.pod, here, copied.cleanPath) == elsewhere {
 			continue
 		}
-		if string(here.path) != copied.Copy.MountPath || string(here.volume) != copied.Copy.Volume || here.partial || here.device {
-			m.add(c.name, m.occupied(here, copied.cleanPath, fmt.Sprintf("the copy of the %s token", copied.Name), "does not get the copy"))
+		if string(here.Path) != copied.Copy.MountPath || string(here.Volume) != copied.Copy.Volume || here.Partial || here.Device {
+			m.add(c.Name, m.occupied(here, copied.cleanPath, fmt.Sprintf("the copy of the %s token", copied.Name), "does not get the copy"))
 		}
 		return false
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/internal/texts"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/pkg/mutate/internal/pod"
 	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
 )
 
@@ -27,9 +28,9 @@ type result struct {
 
 // create injects the identities into a new pod. Its error is a *reason.Error: the pod must
 // be denied.
-func create(pod *Pod, selection *annotations.Pod, injection *encodedInjection) (result, error) {
-	m := newMutation(pod, selection, injection)
-	if err := pod.readLists(injection.volumeNames); err != nil {
+func create(p *Pod, selection *annotations.Pod, injection *encodedInjection) (result, error) {
+	m := newMutation(p, selection, injection)
+	if err := p.readLists(); err != nil {
 		return result{}, err
 	}
 	exists, err := m.chooseVolume()
@@ -42,16 +43,16 @@ func create(pod *Pod, selection *annotations.Pod, injection *encodedInjection) (
 		return result{}, err
 	}
 	m.findUnknownNames()
-	for i := range pod.containers {
+	for i := range m.pod.Containers {
 		// The API server denies a new pod with ephemeral containers.
-		if c := &pod.containers[i]; c.kind != ephemeralContainers {
+		if c := &m.pod.Containers[i]; c.Kind != pod.EphemeralContainers {
 			if err := m.plan(c); err != nil {
 				return result{}, err
 			}
 		}
 	}
-	if len(pod.plans) == 0 {
-		if !selection.Insists && pod.leavesNothing(selection, injection.mountPath) {
+	if len(m.changes.plans) == 0 {
+		if !selection.Insists && leavesNothing(m.pod, selection, injection.mountPath) {
 			m.findings = slices.Insert(m.findings, 0, nothingLeft)
 		}
 		return m.result(), nil
@@ -60,14 +61,15 @@ func create(pod *Pod, selection *annotations.Pod, injection *encodedInjection) (
 		return result{}, err
 	}
 	m.addMarks(missing)
-	pod.patch.Extend([]byte("/spec/volumes"), pod.volumes, m.missingVolumes(exists))
+	m.changes.patch.Extend([]byte("/spec/volumes"), m.pod.VolumesText, m.missingVolumes(exists))
 	return m.result(), nil
 }
 
 // mutation is the state of one decision, from the pod to the patch.
 type mutation struct {
 	*encodedInjection
-	pod         *Pod
+	pod         *pod.Pod
+	changes     *changes
 	selection   *annotations.Pod
 	tokenVolume *encodedVolume
 	copies      []placedCopy
@@ -75,22 +77,26 @@ type mutation struct {
 	findings    []Finding
 }
 
-func newMutation(pod *Pod, selection *annotations.Pod, injection *encodedInjection) *mutation {
-	return &mutation{encodedInjection: injection, pod: pod, selection: selection, cleanPath: normalizePath(injection.mountPath, pod.Windows)}
+func newMutation(p *Pod, selection *annotations.Pod, injection *encodedInjection) mutation {
+	p.changes.reset()
+	return mutation{
+		encodedInjection: injection, pod: &p.read, changes: &p.changes, selection: selection,
+		cleanPath: normalizePath(injection.mountPath, p.read.Windows),
+	}
 }
 
 // plan has the additions to one container.
 type plan struct {
-	container *container
+	container *pod.Container
 	// JSON values.
 	mounts, variables [][]byte
 }
 
 // plan decides the additions to the container. A container that takes part always
 // gets the mount: the mount marks the container as injected.
-func (m *mutation) plan(c *container) error {
-	if why := m.selection.LeavesOut(string(c.name)); why != "" {
-		m.add(c.name, Finding{Reason: reason.ContainerNotSelected, Detail: why})
+func (m *mutation) plan(c *pod.Container) error {
+	if why := m.selection.LeavesOut(string(c.Name)); why != "" {
+		m.add(c.Name, Finding{Reason: reason.ContainerNotSelected, Detail: why})
 		return nil
 	}
 	at, by, err := m.mountAt(c)
@@ -98,10 +104,10 @@ func (m *mutation) plan(c *container) error {
 		return err
 	}
 	if at == taken {
-		m.add(c.name, m.occupied(by, m.cleanPath, "the token", "gets no identity"))
+		m.add(c.Name, m.occupied(by, m.cleanPath, "the token", "gets no identity"))
 		return nil
 	}
-	m.pod.plans = append(m.pod.plans, plan{container: c, mounts: m.missingMounts(c, at), variables: m.missingVariables(c)})
+	m.changes.plans = append(m.changes.plans, plan{container: c, mounts: m.missingMounts(c, at), variables: m.missingVariables(c)})
 	return nil
 }
 
@@ -122,8 +128,8 @@ func (m *mutation) findUnknownNames() {
 	}
 	has := map[string]bool{}
 	var names []string
-	for i := range m.pod.containers {
-		name := string(m.pod.containers[i].name)
+	for i := range m.pod.Containers {
+		name := string(m.pod.Containers[i].Name)
 		has[name] = true
 		names = append(names, name)
 	}
@@ -192,8 +198,8 @@ func (m *mutation) checkPatch() error {
 	if err := m.checkSize(); err != nil {
 		return &reason.Error{Reason: reason.TooLarge, Err: fmt.Errorf("serviceaccount %q: %w", m.pod.ServiceAccountName, err)}
 	}
-	if len(m.pod.plans)*m.maxContainerBytes > maxPatchBytes {
-		return &reason.Error{Reason: reason.TooLarge, Err: fmt.Errorf("%w: the patch for its %d containers may need more than %d bytes", errTooLarge, len(m.pod.plans), maxPatchBytes)}
+	if len(m.changes.plans)*m.maxContainerBytes > maxPatchBytes {
+		return &reason.Error{Reason: reason.TooLarge, Err: fmt.Errorf("%w: the patch for its %d containers may need more than %d bytes", pod.ErrTooLarge, len(m.changes.plans), maxPatchBytes)}
 	}
 	return nil
 }
@@ -201,32 +207,34 @@ func (m *mutation) checkPatch() error {
 // Patch is a JSON Patch with additions to a pod. It is encoded by Bytes, so that a program can
 // limit the memory of all patches. It is valid until the Pod is read again.
 type Patch struct {
-	pod            *Pod // with the plans for its containers, and the rest of the patch
-	containerBytes int  // that the plans need
+	changes        *changes // the plans for the containers, and the rest of the patch
+	containerBytes int      // that the plans need
 }
 
 // Size returns an upper bound of the length of the patch.
-func (p *Patch) Size() int { return p.pod.patch.Size() + p.containerBytes }
+func (p *Patch) Size() int { return p.changes.patch.Size() + p.containerBytes }
 
 // Bytes returns the JSON of the patch, or nil if p is nil.
 func (p *Patch) Bytes() []byte {
 	if p == nil {
 		return nil
 	}
-	p.pod.patch.Grow(p.containerBytes)
+	patch := &p.changes.patch
+	patch.Grow(p.containerBytes)
 	path := make([]byte, 0, maxPathBytes)
-	for _, plan := range p.pod.plans {
-		p.pod.patch.Extend(plan.container.appendPath(path, "/volumeMounts"), plan.container.mountsList, plan.mounts)
-		p.pod.patch.Extend(plan.container.appendPath(path, "/env"), plan.container.varsList, plan.variables)
+	for _, plan := range p.changes.plans {
+		c := plan.container
+		patch.Extend(appendPath(path, c, "/volumeMounts"), c.MountsText, plan.mounts)
+		patch.Extend(appendPath(path, c, "/env"), c.EnvText, plan.variables)
 	}
-	p.pod.plans, p.containerBytes = p.pod.plans[:0], 0 // they are in the patch
-	return p.pod.patch.Bytes()
+	p.changes.plans, p.containerBytes = p.changes.plans[:0], 0 // they are in the patch
+	return patch.Bytes()
 }
 
 // appendPath appends the JSON Pointer to a list of the container.
-func (c *container) appendPath(path []byte, list string) []byte {
-	path = append(append(append(path, "/spec/"...), c.kind...), '/')
-	return append(strconv.AppendInt(path, int64(c.index), 10), list...)
+func appendPath(path []byte, c *pod.Container, list string) []byte {
+	path = append(append(append(path, "/spec/"...), c.Kind...), '/')
+	return append(strconv.AppendInt(path, int64(c.Index), 10), list...)
 }
 
 // result returns the result. The reason of a finding becomes the reason of the pod
@@ -236,7 +244,7 @@ func (m *mutation) result() result {
 	switch {
 	case r.Patch != nil:
 		r.Reason = reason.Injected
-	case len(m.pod.plans) > 0:
+	case len(m.changes.plans) > 0:
 		r.Reason = reason.AlreadyInjected
 	case len(m.findings) > 0:
 		r.Reason = m.findings[0].Reason
@@ -249,8 +257,8 @@ func (m *mutation) result() result {
 // patch returns the patch, or nil if nothing is missing.
 func (m *mutation) patch() *Patch {
 	adds := func(p plan) bool { return len(p.mounts)+len(p.variables) > 0 }
-	if m.pod.patch.Empty() && !slices.ContainsFunc(m.pod.plans, adds) {
+	if m.changes.patch.Empty() && !slices.ContainsFunc(m.changes.plans, adds) {
 		return nil
 	}
-	return &Patch{m.pod, len(m.pod.plans) * m.maxContainerBytes}
+	return &Patch{m.changes, len(m.changes.plans) * m.maxContainerBytes}
 }

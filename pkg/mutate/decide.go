@@ -64,34 +64,61 @@ func (d *Decision) Apply(pod []byte) ([]byte, error) { return jsonpatch.Apply(po
 //
 // Decide is Choose, Prepare and Choice.Decide, one after another.
 func Decide(s *annotations.Settings, serviceAccount, namespace *annotations.Object, pod *Pod) (*Decision, error) {
-	return decide(s, serviceAccount, namespace, pod, nil)
+	return NewDecider(s, serviceAccount, namespace).Decide(pod, nil)
 }
 
 // DecideEphemeral is Decide for an update that adds ephemeral containers to a running pod.
 // old is the pod before the update.
 func DecideEphemeral(s *annotations.Settings, serviceAccount, namespace *annotations.Object, pod, old *Pod) (*Decision, error) {
-	return decide(s, serviceAccount, namespace, pod, old)
+	return NewDecider(s, serviceAccount, namespace).Decide(pod, old)
 }
 
-func decide(s *annotations.Settings, serviceAccount, namespace *annotations.Object, pod, old *Pod) (*Decision, error) {
+// Decider decides about many pods of one ServiceAccount. It keeps what Prepare returns. It must not
+// be used concurrently.
+type Decider struct {
+	settings                  *annotations.Settings
+	serviceAccount, namespace *annotations.Object
+	prepared                  map[Key]*Prepared
+}
+
+// NewDecider returns a Decider. The parameters are those of Decide, and must not change.
+func NewDecider(s *annotations.Settings, serviceAccount, namespace *annotations.Object) *Decider {
+	return &Decider{settings: s, serviceAccount: serviceAccount, namespace: namespace, prepared: map[Key]*Prepared{}}
+}
+
+// Decide is Decide for a new pod, and DecideEphemeral if old is not nil.
+func (d *Decider) Decide(pod, old *Pod) (*Decision, error) {
 	var in string
-	if serviceAccount != nil {
-		in = serviceAccount.Namespace
+	if d.serviceAccount != nil {
+		in = d.serviceAccount.Namespace
 	}
-	choice, decision := Choose(s, in, pod, old)
+	choice, decision := Choose(d.settings, in, pod, old)
+	name := choice.ServiceAccountName()
 	switch {
 	case decision != nil:
 		return decision, nil
-	case serviceAccount == nil:
-		return nil, &reason.Error{Reason: reason.ServiceAccountNotFound, Err: fmt.Errorf("serviceaccount %q does not exist", pod.ServiceAccountName)}
-	case pod.ServiceAccountName != serviceAccount.Name:
-		return nil, &reason.Error{Reason: reason.InvalidReview, Err: fmt.Errorf("pod: spec.serviceAccountName: got %q, want %q", pod.ServiceAccountName, serviceAccount.Name)}
+	case d.serviceAccount == nil:
+		return nil, &reason.Error{Reason: reason.ServiceAccountNotFound, Err: fmt.Errorf("serviceaccount %q does not exist", name)}
+	case name != d.serviceAccount.Name:
+		return nil, &reason.Error{Reason: reason.InvalidReview, Err: fmt.Errorf("pod: spec.serviceAccountName: got %q, want %q", name, d.serviceAccount.Name)}
 	}
-	prepared, err := choice.Prepare(serviceAccount)
+	prepared, err := d.prepare(&choice)
 	if err != nil {
 		return nil, err
 	}
-	return choice.Decide(serviceAccount, prepared, namespace)
+	return choice.Decide(d.serviceAccount, prepared, d.namespace)
+}
+
+func (d *Decider) prepare(c *Choice) (*Prepared, error) {
+	key := c.Key()
+	if prepared, found := d.prepared[key]; found {
+		return prepared, nil
+	}
+	prepared, err := c.Prepare(d.serviceAccount)
+	if err == nil {
+		d.prepared[key] = prepared
+	}
+	return prepared, err
 }
 
 // Choice is what a pod itself asks for: whether, where and how long, but never who it is.
@@ -110,20 +137,20 @@ type Choice struct {
 // containers, or nil for a new pod.
 func Choose(s *annotations.Settings, namespace string, pod, old *Pod) (Choice, *Decision) {
 	c := Choice{settings: s, namespace: namespace, pod: pod, old: old}
-	if pod.Mirror {
+	if pod.read.Mirror {
 		return c, &Decision{Reason: reason.MirrorPod}
 	}
-	if c.Pod, c.mistakes = s.ParsePod(pod.Annotations, pod.InjectLabel); c.OptOut {
+	if c.Pod, c.mistakes = s.ParsePod(pod.read.Annotations, pod.read.InjectLabel); c.OptOut {
 		return c, &Decision{Reason: reason.OptedOut}
 	}
 	return c, nil
 }
 
 // ServiceAccountName returns the name of the pod's ServiceAccount.
-func (c *Choice) ServiceAccountName() string { return c.pod.ServiceAccountName }
+func (c *Choice) ServiceAccountName() string { return c.pod.read.ServiceAccountName }
 
 // name returns the namespace and the name of the pod, for messages.
-func (c *Choice) name() string { return c.namespace + "/" + c.pod.Name() }
+func (c *Choice) name() string { return c.namespace + "/" + c.pod.read.ShownName() }
 
 // Prepared is what all pods of a ServiceAccount with the same Key get. It does not change,
 // and may be used concurrently.
@@ -145,7 +172,7 @@ type Key struct {
 
 // Key returns the key of what Prepare returns.
 func (c *Choice) Key() Key {
-	return Key{c.namespace, c.pod.ServiceAccountName, c.TokenExpirationSeconds, c.pod.Windows, c.LeftToPeer}
+	return Key{c.namespace, c.pod.read.ServiceAccountName, c.TokenExpirationSeconds, c.pod.read.Windows, c.LeftToPeer}
 }
 
 // MadeFrom reports whether p was prepared from the annotations that the ServiceAccount has.
@@ -171,7 +198,7 @@ func (c *Choice) Prepare(serviceAccount *annotations.Object) (*Prepared, error) 
 	}
 	injection := provider.NewInjection(identities, &provider.Subject{
 		Namespace: serviceAccount.Namespace, ServiceAccount: serviceAccount.Name, MountPath: c.settings.TokenMountPath,
-		TokenExpirationSeconds: expiration, Windows: c.pod.Windows,
+		TokenExpirationSeconds: expiration, Windows: c.pod.read.Windows,
 	})
 	return &Prepared{annotations: serviceAccount.Annotations, account: account, identities: identities, injection: newInjection(injection)}, nil
 }
@@ -238,7 +265,7 @@ func (c *Choice) checkRequired(serviceAccount *annotations.Object) error {
 	if serviceAccount.Label != annotations.IdentityRequired {
 		return nil
 	}
-	lacks, err := c.pod.lacksMount(&c.Pod, c.settings.TokenMountPath)
+	lacks, err := lacksMount(c.pod, &c.Pod, c.settings.TokenMountPath)
 	if err != nil || !lacks {
 		return err
 	}

@@ -80,22 +80,6 @@ func TestAPodThatNeedsNoServiceAccount(t *testing.T) {
 	}
 }
 
-// Manifests may have the former name of the field. The API server fills in both.
-func TestTheFormerNameOfTheServiceAccountsField(t *testing.T) {
-	t.Parallel()
-	settings, err := mutate.ParseSettings(nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for spec, want := range map[string]string{
-		`{}`: "default", `{"serviceAccount":"a"}`: "a", `{"serviceAccount":"a","serviceAccountName":"b"}`: "b", `{"serviceAccountName":"b","serviceAccount":"a"}`: "b",
-	} {
-		if pod, err := mutate.ReadPod([]byte(`{"spec":`+spec+`}`), settings); err != nil || pod.ServiceAccountName != want {
-			t.Errorf("%s: got %+v and error %v, want %s", spec, pod, err, want)
-		}
-	}
-}
-
 func TestTextThatIsNoPod(t *testing.T) {
 	t.Parallel()
 	settings, err := mutate.ParseSettings(nil, nil)

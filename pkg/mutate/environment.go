@@ -11,12 +11,13 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/provider"
 	"github.com/lanyard-dev/lanyard/internal/texts"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/pkg/mutate/internal/pod"
 	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
 )
 
 // missingVariables returns the encoded variables that the container lacks. The
 // container's own variables stay.
-func (m *mutation) missingVariables(c *container) [][]byte {
+func (m *mutation) missingVariables(c *pod.Container) [][]byte {
 	if !m.unnamed() && !m.conditional && !m.setsKnown(c) {
 		return m.environment
 	}
@@ -25,7 +26,7 @@ func (m *mutation) missingVariables(c *container) [][]byte {
 		p := &m.providers[i]
 		if own := ownCredentials(c, p); len(own) > 0 {
 			names := strings.Join(own, ", ")
-			m.add(c.name, Finding{
+			m.add(c.Name, Finding{
 				Reason: reason.EnvironmentTaken, Field: variableFields(own...),
 				Detail: "it sets " + names + " itself and keeps its own " + p.Name + " credentials",
 				Fix:    "Remove " + names + " from the container to use the injected " + p.Name + " identity.",
@@ -33,7 +34,7 @@ func (m *mutation) missingVariables(c *container) [][]byte {
 			continue
 		}
 		if p.Needs != "" && !sets(c, p.Needs) {
-			m.add(c.name, Finding{
+			m.add(c.Name, Finding{
 				Reason: reason.EnvironmentIncomplete, Field: variableFields(p.Needs), Want: "a value",
 				Detail: fmt.Sprintf("it does not set %s itself, so it gets the %s token in its volume, but none of the variables: SDKs would fail", p.Needs, p.Name),
 				Fix:    "Set " + p.Needs + " in the container if it needs " + p.Name + ".",
@@ -44,14 +45,14 @@ func (m *mutation) missingVariables(c *container) [][]byte {
 		m.findUnknownProfiles(c, p)
 		if shadows := shadows(c, p, selects); len(shadows) > 0 {
 			names := strings.Join(shadows, ", ")
-			m.add(c.name, Finding{
+			m.add(c.Name, Finding{
 				Reason: reason.EnvironmentShadowed, Field: variableFields(shadows...),
 				Detail: "it sets " + names + ", which SDKs may prefer to the injected " + p.Name + " identity",
 				Fix:    "Remove " + names + " from the container.",
 			})
 		}
 		for j, v := range p.Variables {
-			if c.variable(v.Name) == nil && !setsGroup(c, p, v.Group) && !overridesChoice(c, p, &v, selects) {
+			if c.Variable(v.Name) == nil && !setsGroup(c, p, v.Group) && !overridesChoice(c, p, &v, selects) {
 				missing = append(missing, m.encoded(c, p, j))
 			}
 		}
@@ -62,19 +63,19 @@ func (m *mutation) missingVariables(c *container) [][]byte {
 // unnamed reports whether the name of the pod cannot be the value of a variable that needs
 // it.
 func (m *mutation) unnamed() bool {
-	return m.podNames && !provider.PodNameFits(string(m.pod.name))
+	return m.podNames && !provider.PodNameFits(string(m.pod.Name))
 }
 
 // encoded returns the provider's variable at index j. Only a pod whose name cannot be its
 // value gets its default, with a finding.
-func (m *mutation) encoded(c *container, p *encodedProvider, j int) []byte {
+func (m *mutation) encoded(c *pod.Container, p *encodedProvider, j int) []byte {
 	v := &p.Variables[j]
 	if v.PodName == "" || !m.unnamed() {
 		return p.variables[j]
 	}
 	want := fmt.Sprintf("%d to %d characters", provider.MinSessionName, provider.MaxSessionName)
-	m.add(c.name, Finding{
-		Reason: reason.PodNameUnusable, Field: "metadata.name", Got: fmt.Sprintf("%d characters", len(m.pod.name)), Want: want,
+	m.add(c.Name, Finding{
+		Reason: reason.PodNameUnusable, Field: "metadata.name", Got: fmt.Sprintf("%d characters", len(m.pod.Name)), Want: want,
 		Detail: fmt.Sprintf("its %s has the default value: the name of the pod must have %s", v.Name, want),
 		Fix:    "Use a name of " + want + ".",
 	})
@@ -83,9 +84,9 @@ func (m *mutation) encoded(c *container, p *encodedProvider, j int) []byte {
 
 // setsKnown reports whether the container sets any variable that matters. Most
 // containers do not.
-func (m *mutation) setsKnown(c *container) bool {
-	for i := range c.vars {
-		if _, known := m.known[string(c.vars[i].name)]; known {
+func (m *mutation) setsKnown(c *pod.Container) bool {
+	for i := range c.Variables {
+		if _, known := m.known[string(c.Variables[i].Name)]; known {
 			return true
 		}
 	}
@@ -94,11 +95,11 @@ func (m *mutation) setsKnown(c *container) bool {
 
 // ownCredentials returns the names of the variables that point to a credential of
 // the container's own.
-func ownCredentials(c *container, p *encodedProvider) []string {
+func ownCredentials(c *pod.Container, p *encodedProvider) []string {
 	var own []string
 	for i := range p.Variables {
 		v := &p.Variables[i]
-		if got := c.variable(v.Name); got != nil && v.IsOwnCredential(got.value, got.derived, v.Value, p.Copy.File) {
+		if got := c.Variable(v.Name); got != nil && v.IsOwnCredential(got.Value, got.From != nil, v.Value, p.Copy.File) {
 			own = append(own, v.Name)
 		}
 	}
@@ -108,12 +109,12 @@ func ownCredentials(c *container, p *encodedProvider) []string {
 // shadows returns the variables of the container that SDKs may prefer to the injected
 // identity. A variable that selects a profile in Lanyard's file, or points to that file,
 // is not included.
-func shadows(c *container, p *encodedProvider, selects bool) []string {
+func shadows(c *pod.Container, p *encodedProvider, selects bool) []string {
 	var set []string
 	for i := range p.Shadows {
 		name := p.Shadows[i].Name
-		got := c.variable(name)
-		if got == nil || !p.Shadows[i].Harms(string(got.value), got.derived) || selects && slices.Contains(p.Selectors, name) {
+		got := c.Variable(name)
+		if got == nil || !p.Shadows[i].Harms(string(got.Value), got.From != nil) || selects && slices.Contains(p.Selectors, name) {
 			continue
 		}
 		if i := slices.IndexFunc(p.Variables, func(v annotations.Variable) bool { return v.Name == name }); i < 0 || setsOther(c, &p.Variables[i]) {
@@ -124,38 +125,38 @@ func shadows(c *container, p *encodedProvider, selects bool) []string {
 }
 
 // setsOther reports whether the container sets the variable to a value of its own.
-func setsOther(c *container, v *annotations.Variable) bool {
-	got := c.variable(v.Name)
-	if got == nil || v.PodName != "" && got.podName {
+func setsOther(c *pod.Container, v *annotations.Variable) bool {
+	got := c.Variable(v.Name)
+	if got == nil || v.PodName != "" && string(got.FieldPath) == provider.PodNameField {
 		return false
 	}
-	return got.derived || string(got.value) != v.Value
+	return got.From != nil || string(got.Value) != v.Value
 }
 
 // sets reports whether the container sets the variable of this name, and not to an empty
 // value, which SDKs take for none.
-func sets(c *container, name string) bool {
-	got := c.variable(name)
-	return got != nil && (got.derived || len(got.value) > 0)
+func sets(c *pod.Container, name string) bool {
+	got := c.Variable(name)
+	return got != nil && (got.From != nil || len(got.Value) > 0)
 }
 
 // selectsProfile reports whether the container selects a profile of Lanyard's file, and
 // not of its own.
-func selectsProfile(c *container, p *encodedProvider) bool {
+func selectsProfile(c *pod.Container, p *encodedProvider) bool {
 	return slices.ContainsFunc(p.Selectors, func(name string) bool { return sets(c, name) }) &&
 		!slices.ContainsFunc(p.Variables, func(v annotations.Variable) bool { return v.Profiles && setsOther(c, &v) })
 }
 
 // findUnknownProfiles reports a profile that the container selects, and that the ServiceAccount
 // does not have: SDKs then have no credentials at all.
-func (m *mutation) findUnknownProfiles(c *container, p *encodedProvider) {
+func (m *mutation) findUnknownProfiles(c *pod.Container, p *encodedProvider) {
 	if !selectsProfile(c, p) {
 		return
 	}
 	for _, name := range p.Selectors {
-		if got := c.variable(name); sets(c, name) && !got.derived && !slices.Contains(p.Profiles, string(got.value)) {
-			selected, profiles := texts.Cut(got.value, texts.MaxShown), strings.Join(p.Profiles, ", ")
-			m.add(c.name, Finding{
+		if got := c.Variable(name); sets(c, name) && got.From == nil && !slices.Contains(p.Profiles, string(got.Value)) {
+			selected, profiles := texts.Cut(got.Value, texts.MaxShown), strings.Join(p.Profiles, ", ")
+			m.add(c.Name, Finding{
 				Reason: reason.EnvironmentShadowed, Field: variableFields(name), Got: selected, Want: profiles,
 				Detail: fmt.Sprintf("its %s selects the profile %q, and the %s profiles of its ServiceAccount are %s", name, selected, p.Name, profiles),
 				Fix:    "Select one of these profiles, or add the profile to the ServiceAccount.",
@@ -167,7 +168,7 @@ func (m *mutation) findUnknownProfiles(c *container, p *encodedProvider) {
 // overridesChoice reports whether the variable would override how the container chooses
 // its identity: by a profile, or by a variable of its own, which some SDKs take second
 // to the file with the profiles.
-func overridesChoice(c *container, p *encodedProvider, v *annotations.Variable, selects bool) bool {
+func overridesChoice(c *pod.Container, p *encodedProvider, v *annotations.Variable, selects bool) bool {
 	switch {
 	case v.Direct:
 		return selects
@@ -178,7 +179,7 @@ func overridesChoice(c *container, p *encodedProvider, v *annotations.Variable, 
 }
 
 // setsGroup reports whether the container sets a variable of the group.
-func setsGroup(c *container, p *encodedProvider, group string) bool {
-	return group != "" && (slices.ContainsFunc(p.Variables, func(v annotations.Variable) bool { return v.Group == group && c.variable(v.Name) != nil }) ||
-		slices.ContainsFunc(p.Synonyms[group], func(name string) bool { return c.variable(name) != nil }))
+func setsGroup(c *pod.Container, p *encodedProvider, group string) bool {
+	return group != "" && (slices.ContainsFunc(p.Variables, func(v annotations.Variable) bool { return v.Group == group && c.Variable(v.Name) != nil }) ||
+		slices.ContainsFunc(p.Synonyms[group], func(name string) bool { return c.Variable(name) != nil }))
 }

@@ -5,6 +5,7 @@ package mutate
 
 import (
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/pkg/mutate/internal/pod"
 	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
 )
 
@@ -12,28 +13,28 @@ import (
 // the containers that old, the previous pod, does not have. The volumes and annotations
 // of a running pod cannot change, so its token volume must already have all tokens and
 // files. Its error is a *reason.Error: the request must be denied.
-func addEphemeral(pod, old *Pod, selection *annotations.Pod, injection *encodedInjection) (result, error) {
-	m := newMutation(pod, selection, injection)
-	for _, p := range []*Pod{pod, old} {
-		if err := p.readLists(injection.volumeNames); err != nil {
+func addEphemeral(p, old *Pod, selection *annotations.Pod, injection *encodedInjection) (result, error) {
+	m := newMutation(p, selection, injection)
+	for _, p := range []*Pod{p, old} {
+		if err := p.readLists(); err != nil {
 			return result{}, err
 		}
 	}
 	running := map[string]bool{}
-	for i := range old.containers {
-		if c := &old.containers[i]; c.kind == ephemeralContainers {
-			running[string(c.name)] = true
+	for i := range old.read.Containers {
+		if c := &old.read.Containers[i]; c.Kind == pod.EphemeralContainers {
+			running[string(c.Name)] = true
 		}
 	}
 	found := m.findVolume()
 	m.placeCopies(true)
-	for i := range pod.containers {
-		c := &pod.containers[i]
-		if c.kind != ephemeralContainers || running[string(c.name)] {
+	for i := range m.pod.Containers {
+		c := &m.pod.Containers[i]
+		if c.Kind != pod.EphemeralContainers || running[string(c.Name)] {
 			continue
 		}
-		if !found && selection.Selects(string(c.name)) {
-			m.add(c.name, Finding{
+		if !found && selection.Selects(string(c.Name)) {
+			m.add(c.Name, Finding{
 				Reason: reason.VolumeMissing, Field: "spec.volumes[" + VolumeName + "]", Want: "the tokens of its ServiceAccount",
 				Detail: "the pod's token volume does not match the current identity of its ServiceAccount: recreate the pod",
 				Fix:    "Recreate the pod.",

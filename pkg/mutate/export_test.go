@@ -10,5 +10,5 @@ var (
 	NewInjection = newInjection
 	Create       = create
 	AddEphemeral = addEphemeral
-	LacksMount   = (*Pod).lacksMount
+	LacksMount   = lacksMount
 )

@@ -33,8 +33,6 @@ type encodedInjection struct {
 	conditional bool
 	// volumes are the token volume with each of its names.
 	volumes [2]encodedVolume
-	// volumeNames are the names of all volumes, the copies included.
-	volumeNames []string
 	// maxContainerBytes is the most that one container adds to a patch.
 	maxContainerBytes int
 	// known are the names of the variables that providers set or warn of.
@@ -104,8 +102,7 @@ func withValue(v *annotations.Variable) []byte {
 
 // encodeVolumes encodes the volumes and mounts, and adds the rest to maxContainerBytes.
 func (i *encodedInjection) encodeVolumes() {
-	i.volumeNames = []string{VolumeName, FallbackVolumeName}
-	for n, name := range i.volumeNames {
+	for n, name := range []string{VolumeName, FallbackVolumeName} {
 		i.volumes[n] = newEncodedVolume(name, i.mountPath, i.sources())
 	}
 	longest := i.volumes[1].mounts
@@ -113,7 +110,6 @@ func (i *encodedInjection) encodeVolumes() {
 		if p := &i.providers[n]; p.Copy.Path != "" {
 			p.copied = newEncodedVolume(p.Copy.Volume, p.Copy.MountPath, [][]byte{tokenSourceOf(&p.Token, p.Copy.Path)})
 			longest = append(longest, p.copied.mounts...)
-			i.volumeNames = append(i.volumeNames, p.Copy.Volume)
 		}
 	}
 	i.maxContainerBytes += jsonpatch.SizeOfExtend(maxPathBytes, i.environment) + jsonpatch.SizeOfExtend(maxPathBytes, longest)

@@ -120,21 +120,3 @@ func TestAPodWithAMemberTwiceIsNotRead(t *testing.T) {
 		}
 	}
 }
-
-// Of two members of the same name in other objects, the last one counts, as in encoding/json.
-func TestTheLastOfTwoMembersCounts(t *testing.T) {
-	t.Parallel()
-	for text, want := range map[string]bool{
-		`{"spec":{"os":{"name":"windows","name":"linux"}}}`:                                                     false,
-		`{"spec":{"os":{"name":"linux","name":"windows"}}}`:                                                     true,
-		`{"spec":{"nodeSelector":{"kubernetes.io/os":"windows","kubernetes.io/os":"linux"}}}`:                   false,
-		`{"spec":{"nodeSelector":{"beta.kubernetes.io/os":"windows","kubernetes.io/os":"linux"}}}`:              true,
-		`{"spec":{"os":{"name":"windows"},"nodeSelector":{"kubernetes.io/os":"linux"}}}`:                        true,
-		`{"spec":{"nodeSelector":{"kubernetes.io/os":"windows"},"os":{"name":"linux"}},"metadata":{"name":""}}`: true,
-	} {
-		pod, err := mutate.ReadPod([]byte(text), &annotations.Settings{})
-		if err != nil || pod.Windows != want {
-			t.Errorf("%s: got Windows %t and error %v, want %t", text, pod.Windows, err, want)
-		}
-	}
-}

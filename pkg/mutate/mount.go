@@ -4,7 +4,6 @@
 package mutate
 
 import (
-	"bytes"
 	"fmt"
 	"path"
 	"slices"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/internal/texts"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/pkg/mutate/internal/pod"
 	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
 )
 
@@ -28,21 +28,15 @@ const (
 
 // placeOf returns where a mount of the pod is, seen from a clean directory. Nothing can be
 // mounted below a volume that is mounted read-only, unless it happens to have the directory.
-func (p *Pod) placeOf(m *mount, dir string) place {
-	path := normalizePath(string(m.path), p.Windows)
+func placeOf(p *pod.Pod, m *pod.Mount, dir string) place {
+	path := normalizePath(string(m.Path), p.Windows)
 	switch {
 	case annotations.IsInside(path, dir):
 		return inside
-	case annotations.IsInside(dir, path) && (m.readOnly || p.isReadOnly(m.volume)):
+	case annotations.IsInside(dir, path) && (m.ReadOnly || p.IsReadOnly(m.Volume)):
 		return above
 	}
 	return elsewhere
-}
-
-// isReadOnly reports whether the kubelet mounts the volume read-only in every container.
-func (p *Pod) isReadOnly(volume []byte) bool {
-	_, found := slices.BinarySearchFunc(p.readOnly, volume, bytes.Compare)
-	return found
 }
 
 // mountPoint is the state of a container's token mount path.
@@ -61,20 +55,20 @@ const (
 // or below it, in another spelling, such as /run for /var/run. A path that begins with the
 // token mount path but leads elsewhere through dots is such a spelling too. So the guard and
 // other programs only need to compare strings.
-func (m *mutation) mountAt(c *container) (at mountPoint, by *mount, err error) {
-	var over *mount
-	for i := range c.mounts {
-		here := &c.mounts[i]
-		got := string(here.path)
+func (m *mutation) mountAt(c *pod.Container) (at mountPoint, by *pod.Mount, err error) {
+	var over *pod.Mount
+	for i := range c.Mounts {
+		here := &c.Mounts[i]
+		got := string(here.Path)
 		literal := annotations.IsAtOrBelow(got, m.mountPath)
-		where := m.pod.placeOf(here, m.cleanPath)
+		where := placeOf(m.pod, here, m.cleanPath)
 		switch {
 		case !literal && where == elsewhere:
 		case !literal && where == above:
 			over = here
-		case !literal || !isPlain(got, m.pod.Windows) || here.device:
+		case !literal || !isPlain(got, m.pod.Windows) || here.Device:
 			return at, by, m.invalidMountPath(c, here)
-		case got == m.mountPath && string(here.volume) == m.tokenVolume.name && !here.partial:
+		case got == m.mountPath && string(here.Volume) == m.tokenVolume.name && !here.Partial:
 			at = max(at, tokens)
 		default:
 			at, by = taken, here
@@ -88,14 +82,14 @@ func (m *mutation) mountAt(c *container) (at mountPoint, by *mount, err error) {
 
 // occupied returns the finding about a mount that is in the way of what Lanyard mounts at a clean
 // directory.
-func (m *mutation) occupied(by *mount, dir, what, so string) Finding {
-	volume, path := texts.Cut(by.volume, texts.MaxShown), texts.Cut(by.path, texts.MaxShown)
+func (m *mutation) occupied(by *pod.Mount, dir, what, so string) Finding {
+	volume, path := texts.Cut(by.Volume, texts.MaxShown), texts.Cut(by.Path, texts.MaxShown)
 	f := Finding{
 		Reason: reason.MountPathTaken, Field: "volumeMounts[" + path + "]", Got: volume,
 		Detail: fmt.Sprintf("volume %q is mounted at %s, where %s would be, so it %s", volume, path, what, so),
 		Fix:    "Mount volume " + volume + " elsewhere.",
 	}
-	if m.pod.placeOf(by, dir) == above {
+	if placeOf(m.pod, by, dir) == above {
 		f.Detail = fmt.Sprintf("the read-only volume %q is mounted at %s, above the path of %s, so it %s", volume, path, what, so)
 	}
 	return f
@@ -104,30 +98,30 @@ func (m *mutation) occupied(by *mount, dir, what, so string) Finding {
 // lacksMount is the guard's rule: it reports whether a container that is not left out has
 // nothing mounted at the token mount path, or the pod's annotations leave out so much that no
 // container has, unless the pod leaves a provider to a peer. Its error is a *reason.Error.
-func (p *Pod) lacksMount(selection *annotations.Pod, mountPath string) (bool, error) {
+func lacksMount(p *Pod, selection *annotations.Pod, mountPath string) (bool, error) {
 	if selection.LeftToPeer != "" {
 		return false, nil
 	}
-	if err := p.readLists(nil); err != nil {
+	if err := p.readLists(); err != nil {
 		return false, err
 	}
-	return p.leavesNothing(selection, mountPath) || slices.ContainsFunc(p.containers, func(c container) bool {
-		return c.kind != ephemeralContainers && selection.Selects(string(c.name)) && !p.hasMount(&c, mountPath)
+	return leavesNothing(&p.read, selection, mountPath) || slices.ContainsFunc(p.read.Containers, func(c pod.Container) bool {
+		return c.Kind != pod.EphemeralContainers && selection.Selects(string(c.Name)) && !hasMount(&p.read, &c, mountPath)
 	}), nil
 }
 
 // leavesNothing reports whether the lists of the pod leave out so much that none of its
 // containers has anything mounted at the token mount path. What peers leave out is no mistake
 // of the pod.
-func (p *Pod) leavesNothing(selection *annotations.Pod, mountPath string) bool {
+func leavesNothing(p *pod.Pod, selection *annotations.Pod, mountPath string) bool {
 	if len(selection.Containers)+len(selection.SkipContainers) == 0 || selection.LeftToPeer != "" {
 		return false
 	}
 	found := false
-	for i := range p.containers {
-		if c := &p.containers[i]; c.kind != ephemeralContainers {
+	for i := range p.Containers {
+		if c := &p.Containers[i]; c.Kind != pod.EphemeralContainers {
 			found = true
-			if selection.Selects(string(c.name)) || p.hasMount(c, mountPath) {
+			if selection.Selects(string(c.Name)) || hasMount(p, c, mountPath) {
 				return false
 			}
 		}
@@ -137,9 +131,9 @@ func (p *Pod) leavesNothing(selection *annotations.Pod, mountPath string) bool {
 
 // hasMount is what the guard asks about a container: whether something is mounted at the
 // token mount path or below it, or is in the way of that.
-func (p *Pod) hasMount(c *container, mountPath string) bool {
-	return slices.ContainsFunc(c.mounts, func(m mount) bool {
-		return !m.device && (annotations.IsAtOrBelow(string(m.path), mountPath) || p.placeOf(&m, normalizePath(mountPath, p.Windows)) == above)
+func hasMount(p *pod.Pod, c *pod.Container, mountPath string) bool {
+	return slices.ContainsFunc(c.Mounts, func(m pod.Mount) bool {
+		return !m.Device && (annotations.IsAtOrBelow(string(m.Path), mountPath) || placeOf(p, &m, normalizePath(mountPath, p.Windows)) == above)
 	})
 }
 
@@ -171,20 +165,20 @@ func normalizePath(p string, windows bool) string {
 	return path.Clean(p)
 }
 
-func (m *mutation) invalidMountPath(c *container, got *mount) error {
+func (m *mutation) invalidMountPath(c *pod.Container, got *pod.Mount) error {
 	list, name, detail := "volumeMounts", "mountPath", fmt.Sprintf("is at the token mount path, but spelled differently; write it as %s or below, without dots, drive, backslashes and extra slashes", m.mountPath)
-	if got.device {
+	if got.Device {
 		list, name, detail = "volumeDevices", "devicePath", fmt.Sprintf("is at the token mount path %s; a device must not be there", m.mountPath)
 	}
 	return &reason.Error{
 		Reason: reason.InvalidMountPath,
-		Err:    field.Invalid(field.NewPath("spec", string(c.kind)).Index(c.index).Child(list).Index(got.index).Child(name), texts.Cut(got.path, texts.MaxShown), detail),
+		Err:    field.Invalid(field.NewPath("spec", string(c.Kind)).Index(c.Index).Child(list).Index(got.Index).Child(name), texts.Cut(got.Path, texts.MaxShown), detail),
 	}
 }
 
 // missingMounts returns the mounts that the container lacks. at is the state of its token
 // mount path.
-func (m *mutation) missingMounts(c *container, at mountPoint) [][]byte {
+func (m *mutation) missingMounts(c *pod.Container, at mountPoint) [][]byte {
 	var missing [][]byte
 	if at == free {
 		missing = m.tokenVolume.mounts

@@ -14,7 +14,7 @@
 //
 // The files, in the order in which they are used:
 //
-//	podreader.go    reads the pod, in two steps
+//	pod.go          reads the pod, with package internal/pod
 //	decide.go       decides, in three steps
 //	account.go      checks the ServiceAccount and the policy of its namespace
 //	injection.go    prepares what is the same for each pod of a ServiceAccount
@@ -30,109 +30,68 @@
 package mutate
 
 import (
-	"cmp"
+	"errors"
+	"fmt"
+
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/lanyard-dev/lanyard/internal/jsonpatch"
-	"github.com/lanyard-dev/lanyard/internal/texts"
+	"github.com/lanyard-dev/lanyard/internal/jsonscan"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/pkg/mutate/internal/pod"
+	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
 )
 
 // Pod has the parts of a pod that the decision needs. It refers to the pod's JSON,
 // which must not change while the Pod is in use.
 type Pod struct {
-	// ServiceAccountName is never empty: the default is filled in.
-	ServiceAccountName string
-	// Annotations are the annotations under Lanyard's prefix, and those that leave a
-	// provider to a peer; nil if not set.
-	Annotations map[string]string
-	// InjectLabel is the value of the label annotations.Inject; "" if not set.
-	InjectLabel string
-	// IdentityLabel is the value of the label annotations.IdentityLabel; "" if not set.
-	IdentityLabel string
-	// Mirror reports whether the pod mirrors a static pod.
-	Mirror bool
-	// Windows reports whether the pod is for Windows nodes.
-	Windows bool
+	read    pod.Pod
+	changes changes
+}
 
-	name, generateName []byte
-	hasMetadata        bool // there is an object to add annotations to
-	hasAnnotations     bool
-	hasLabels          bool
-	volumesText        []byte // the JSON of the list; nil if absent
-	containers         []container
-	tooManyContainers  bool
-
-	// The rest is read by readLists.
-
-	volumes jsonpatch.List
-	sources map[string][]source // of the volumes in encodedInjection.volumeNames
-	// readOnly are the names of the volumes that the kubelet mounts read-only, sorted.
-	readOnly [][]byte
-	// vars and mounts are the memory behind the containers' own lists.
-	vars   []envVar
-	mounts []mount
-
-	// create and addEphemeral use plans and patch. They are here so that
-	// their memory is used again, with the Pod's.
+// changes are what a decision adds to a pod. They are in the Pod so that their memory is used
+// again, with the Pod's.
+type changes struct {
 	plans []plan
 	patch jsonpatch.Patch
 }
 
-// Name returns the pod's name, or its generateName if it has no name yet.
-func (p *Pod) Name() string {
-	return cmp.Or(texts.Cut(p.name, texts.MaxName), texts.Cut(p.generateName, texts.MaxName))
+func (c *changes) reset() {
+	c.plans = c.plans[:0]
+	c.patch.Reset()
 }
 
-// source is a token, which has an audience, or a file of the downward API, which has a field,
-// in a projected volume.
-type source struct{ audience, fieldPath, path string }
-
-// kind is the field of the spec that a container is in.
-type kind string
-
-const (
-	initContainers      kind = "initContainers"
-	containers          kind = "containers"
-	ephemeralContainers kind = "ephemeralContainers"
-)
-
-type container struct {
-	kind  kind
-	index int
-	name  []byte
-	// The JSON of its lists; nil if absent.
-	envText, mountsText, devicesText []byte
-
-	// The rest is read by readLists.
-
-	vars       []envVar
-	mounts     []mount
-	varsList   jsonpatch.List
-	mountsList jsonpatch.List
+// ReadPod reads the JSON of a pod, which must not change while the Pod is in use.
+func ReadPod(pod []byte, s *annotations.Settings) (*Pod, error) {
+	p, scanner := new(Pod), jsonscan.New(pod)
+	if err := p.read.Read(scanner, s); err != nil {
+		return nil, err
+	}
+	if err := scanner.End(); err != nil {
+		return nil, fmt.Errorf("pod: %w", err)
+	}
+	return p, nil
 }
 
-type envVar struct {
-	name, value []byte
-	derived     bool // from valueFrom: the value is not known here
-	podName     bool // from the field provider.PodNameField
+// ReadNext reads the pod that is the next value of the decoder, which reads the text. It
+// replaces the previous content of p and uses its memory again. The text must not change while
+// the Pod is in use.
+func (p *Pod) ReadNext(text []byte, decoder *jsontext.Decoder, s *annotations.Settings) error {
+	return p.read.Read(jsonscan.Continue(text, decoder), s)
 }
 
-// mount is a volume mount, or a device.
-type mount struct {
-	index    int // in its list
-	path     []byte
-	volume   []byte
-	partial  bool // has a subPath
-	readOnly bool
-	device   bool
-}
-
-// variable returns the container's variable of this name. If there are several,
-// the kubelet uses the last.
-func (c *container) variable(name string) *envVar {
-	for i := len(c.vars) - 1; i >= 0; i-- {
-		if string(c.vars[i].name) == name {
-			return &c.vars[i]
-		}
+// readLists reads the lists of the pod. Its error is a *reason.Error.
+func (p *Pod) readLists() error {
+	err := p.read.ReadLists()
+	switch {
+	case errors.Is(err, pod.ErrTooLarge):
+		return &reason.Error{Reason: reason.TooLarge, Err: err}
+	case err != nil:
+		return &reason.Error{Reason: reason.InvalidReview, Err: err}
 	}
 	return nil
 }
+
+// ReadOnlyKinds lists the kinds of volumes that the kubelet mounts read-only: always, whatever
+// the mount says, and if the member readOnly of the source is true.
+func ReadOnlyKinds() (always, ifReadOnly []string) { return pod.ReadOnlyKinds() }

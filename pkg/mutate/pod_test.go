@@ -46,7 +46,7 @@ func TestReadNamesTheFieldOfTheWrongType(t *testing.T) {
 	}
 }
 
-// Pod.Read does not read volumes, variables and mounts: pods without an identity
+// ReadPod does not read volumes, variables and mounts: pods without an identity
 // do not need them.
 func TestCreateNamesTheListElementOfTheWrongType(t *testing.T) {
 	t.Parallel()
@@ -105,47 +105,6 @@ func TestErrorsDoNotShowValues(t *testing.T) {
 	}
 }
 
-// summary is what other packages see of a Pod.
-type summary struct {
-	Name, ServiceAccountName, InjectLabel string
-	Annotations                           map[string]string
-	Mirror, Windows                       bool
-}
-
-func summarize(p *mutate.Pod) summary {
-	return summary{p.Name(), p.ServiceAccountName, p.InjectLabel, p.Annotations, p.Mirror, p.Windows}
-}
-
-func TestReadReadsWhatDecisionsNeed(t *testing.T) {
-	t.Parallel()
-	tests := map[string]struct {
-		pod  string
-		want summary
-	}{
-		"an empty pod has the default ServiceAccount": {`{}`, summary{ServiceAccountName: "default"}},
-		"an empty name is the default ServiceAccount": {`{"spec":{"serviceAccountName":""}}`, summary{ServiceAccountName: "default"}},
-		"the ServiceAccount is named":                 {`{"spec":{"serviceAccountName":"app"}}`, summary{ServiceAccountName: "app"}},
-		"the name is set":                             {`{"metadata":{"generateName":"a-","name":"a-1"}}`, summary{ServiceAccountName: "default", Name: "a-1"}},
-		"the name is not made yet":                    {`{"metadata":{"generateName":"a-","name":""}}`, summary{ServiceAccountName: "default", Name: "a-"}},
-		"only annotations under the prefix are kept": {`{"metadata":{"annotations":{"lanyard.dev/a":"1","other.dev/lanyard.dev/a":"2","lanyard.devs/a":3}}}`,
-			summary{ServiceAccountName: "default", Annotations: map[string]string{"lanyard.dev/a": "1"}}},
-		"the inject label is kept":         {`{"metadata":{"labels":{"app":"x","lanyard.dev/inject":"false"}}}`, summary{ServiceAccountName: "default", InjectLabel: "false"}},
-		"a mirror pod has the annotation":  {`{"metadata":{"annotations":{"kubernetes.io/config.mirror":""}}}`, summary{ServiceAccountName: "default", Mirror: true}},
-		"the os is Windows":                {`{"spec":{"os":{"name":"windows"}}}`, summary{ServiceAccountName: "default", Windows: true}},
-		"the node selector is for Windows": {`{"spec":{"nodeSelector":{"a":"b","kubernetes.io/os":"windows"}}}`, summary{ServiceAccountName: "default", Windows: true}},
-		"the old node selector is as well": {`{"spec":{"nodeSelector":{"beta.kubernetes.io/os":"windows"}}}`, summary{ServiceAccountName: "default", Windows: true}},
-		"the os is Linux":                  {`{"spec":{"os":{"name":"linux"},"nodeSelector":{"kubernetes.io/os":"linux","name":"windows"}}}`, summary{ServiceAccountName: "default"}},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			if diff := cmp.Diff(test.want, summarize(parse(t, test.pod))); diff != "" {
-				t.Errorf("pod (-want +got):\n%s", diff)
-			}
-		})
-	}
-}
-
 func TestReadKeepsNothingOfTheFormerPod(t *testing.T) {
 	t.Parallel()
 	const full = `{"metadata":{"name":"a","generateName":"b","annotations":{"lanyard.dev/injected":"x","kubernetes.io/config.mirror":""},"labels":{"lanyard.dev/inject":"false"}},` +
@@ -168,9 +127,6 @@ func TestReadKeepsNothingOfTheFormerPod(t *testing.T) {
 	}
 	if err := readNext(bare); err != nil {
 		t.Fatal(err)
-	}
-	if diff := cmp.Diff(summarize(parse(t, bare)), summarize(&pod)); diff != "" {
-		t.Errorf("pod (-fresh +used again):\n%s", diff)
 	}
 	result, err := mutate.Create(&pod, &annotations.Pod{}, add)
 	if err != nil {

@@ -6,12 +6,12 @@ package mutate
 import (
 	"bytes"
 	"fmt"
-	"slices"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/lanyard-dev/lanyard/internal/jsonscan"
 	"github.com/lanyard-dev/lanyard/internal/provider"
+	"github.com/lanyard-dev/lanyard/pkg/mutate/internal/pod"
 	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
 )
 
@@ -27,9 +27,9 @@ const (
 func (m *mutation) chooseVolume() (exists bool, err error) {
 	for i := range m.volumes {
 		m.tokenVolume = &m.volumes[i]
-		sources, exists := m.pod.sources[m.tokenVolume.name]
-		if !exists || m.projectsAll(sources) {
-			return exists, nil
+		volume := m.pod.Volume(m.tokenVolume.name)
+		if volume == nil || m.projectsAll(volume) {
+			return volume != nil, nil
 		}
 	}
 	return false, &reason.Error{
@@ -50,19 +50,18 @@ func (m *mutation) findVolume() bool {
 	}
 	for i := range m.volumes {
 		m.tokenVolume = &m.volumes[i]
-		if m.projectsAll(m.pod.sources[m.tokenVolume.name]) {
+		if m.projectsAll(m.pod.Volume(m.tokenVolume.name)) {
 			return true
 		}
 	}
 	return false
 }
 
-// projectsAll reports whether a volume with these sources has every token and file of the
-// injection, which has at least one token. The lifetime of the tokens may differ.
-func (m *mutation) projectsAll(sources []source) bool {
+// projectsAll reports whether a volume has every token and file of the injection, which has at
+// least one token. The lifetime of the tokens may differ.
+func (m *mutation) projectsAll(volume *pod.Volume) bool {
 	for _, p := range m.providers {
-		if !slices.Contains(sources, source{audience: p.Token.Audience, path: p.Token.Path}) ||
-			p.File.Path != "" && !slices.Contains(sources, source{fieldPath: p.fieldPath, path: p.File.Path}) {
+		if !volume.HasToken(p.Token.Audience, p.Token.Path) || p.File.Path != "" && !volume.HasFile(p.fieldPath, p.File.Path) {
 			return false
 		}
 	}

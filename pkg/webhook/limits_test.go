@@ -13,6 +13,8 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
 	ctrlwebhook "sigs.k8s.io/controller-runtime/pkg/webhook"
+
+	"github.com/lanyard-dev/lanyard/internal/webhook/bounds"
 )
 
 // fakeConn is a connection that only records whether it was closed.
@@ -35,7 +37,7 @@ func TestAnEmbeddedServerHasTheLimitsOfLanyardWebhook(t *testing.T) {
 		ReadHeaderTimeout, ReadTimeout, WriteTimeout, IdleTimeout time.Duration
 		Protocols                                                 string
 	}
-	want := limits{"10.0.0.9:9443", 8 << 10, 5 * time.Second, 35 * time.Second, 35 * time.Second, 90 * time.Second, "{HTTP1}"}
+	want := limits{"10.0.0.9:9443", 8 << 10, 2 * time.Second, 35 * time.Second, 35 * time.Second, 90 * time.Second, "{HTTP1}"}
 	if diff := cmp.Diff(want, limits{
 		got.Addr, got.MaxHeaderBytes, got.ReadHeaderTimeout, got.ReadTimeout, got.WriteTimeout, got.IdleTimeout, got.Protocols.String(),
 	}); diff != "" {
@@ -44,13 +46,14 @@ func TestAnEmbeddedServerHasTheLimitsOfLanyardWebhook(t *testing.T) {
 	if got.TLSConfig != config {
 		t.Error("the server does not use the TLS configuration")
 	}
-	conns := make([]fakeConn, 257)
+	conns := make([]fakeConn, bounds.Reviews.FreshOfOneAddress+1)
 	for i := range conns {
+		got.ConnContext(t.Context(), &conns[i])
 		got.ConnState(&conns[i], http.StateNew)
 	}
 	for i := range conns {
 		if conns[i].closed != (i == 0) {
-			t.Errorf("connection %d of 257: got closed %t, want only the first one closed", i, conns[i].closed)
+			t.Errorf("connection %d of %d of one address that have not sent a request: got closed %t, want only the first one closed", i, len(conns), conns[i].closed)
 		}
 	}
 }

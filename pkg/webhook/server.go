@@ -20,8 +20,10 @@ import (
 	"golang.org/x/sync/errgroup"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 	ctrlwebhook "sigs.k8s.io/controller-runtime/pkg/webhook"
 
+	"github.com/lanyard-dev/lanyard/internal/webhook/bounds"
 	"github.com/lanyard-dev/lanyard/internal/webhook/httpserver"
 	"github.com/lanyard-dev/lanyard/internal/webhook/servingcert"
 )
@@ -38,6 +40,15 @@ func NewServer(o ctrlwebhook.Options) ctrlwebhook.Server {
 	o.CertName, o.KeyName = cmp.Or(o.CertName, "tls.crt"), cmp.Or(o.KeyName, "tls.key")
 	o.WebhookMux = cmp.Or(o.WebhookMux, http.NewServeMux())
 	return &server{Server: ctrlwebhook.NewServer(o), options: o}
+}
+
+// NewPort returns a server for the metrics or the probes of a manager, with the limits of
+// lanyard-webhook: at most 32 connections, and short headers and times. Any pod that reaches
+// the port can send requests. The manager's own servers accept a header of 1 MiB, for which
+// net/http may allocate 30 MiB, and wait for a silent client for 32 seconds: turn them off.
+func NewPort(name, address string, handler http.Handler) *manager.Server {
+	log := ctrl.Log.WithName("lanyard").WithName(name)
+	return &manager.Server{Name: name, Server: httpserver.New(address, handler, nil, bounds.Others, log)}
 }
 
 // server is a server of controller-runtime that is started with limits.
@@ -86,7 +97,7 @@ func (s *server) Start(ctx context.Context) error {
 // limited returns the HTTP server with its limits.
 func (s *server) limited(config *tls.Config, log logr.Logger) *http.Server {
 	address := net.JoinHostPort(s.options.Host, strconv.Itoa(s.options.Port))
-	return httpserver.New(address, s.options.WebhookMux, config, httpserver.MaxReviewConnections, log)
+	return httpserver.New(address, s.options.WebhookMux, config, bounds.Reviews, log)
 }
 
 func (s *server) inCertDir(name string) string { return filepath.Join(s.options.CertDir, name) }

@@ -34,11 +34,11 @@
 //     server, or a NetworkPolicy: otherwise any pod can send requests. lanyard-webhook can
 //     also limit the names in the certificates;
 //   - limits of the ports for metrics and probes: the manager has no option for them. Turn
-//     its own servers off, and add a manager.Server for each port, as examples/embed does;
+//     its own servers off, and add NewPort for each port, as examples/embed does;
 //   - RBAC: the rights to get, list and watch ServiceAccounts and Namespaces, and nothing
 //     else that the operator does not need for itself;
 //   - a memory limit, and GOMEMLIMIT below it: requests and their connections may take
-//     66 MiB, in addition to the operator's own memory and the cache;
+//     81 MiB, in addition to the operator's own memory and the cache;
 //   - several replicas, and a delay between SIGTERM and the end of the manager, in which
 //     the cluster removes the replica from its Service.
 //
@@ -50,13 +50,13 @@ import (
 	"fmt"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/client-go/metadata"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/internal/webhook/admission"
 	"github.com/lanyard-dev/lanyard/internal/webhook/injector"
+	"github.com/lanyard-dev/lanyard/internal/webhook/metadatacache"
 	"github.com/lanyard-dev/lanyard/internal/webhook/metrics"
 )
 
@@ -95,7 +95,7 @@ func AddToManager(mgr manager.Manager, o Options) error {
 	if err != nil {
 		return err
 	}
-	client, err := metadata.NewForConfig(mgr.GetConfig())
+	client, err := metadatacache.NewReadClient(mgr.GetConfig())
 	if err != nil {
 		return err
 	}

@@ -7,8 +7,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/promql/promqltest"
+	"github.com/prometheus/prometheus/storage"
 )
 
 // healthy is what Prometheus has, every minute for half an hour, if nothing is
@@ -82,6 +84,10 @@ var faults = map[string][]string{
 	"LanyardErrors": {`load 1m
   lanyard_admissions_total{job="lanyard-webhook", namespace="lanyard-system", result="error", reason="lookup_failed"} 0+1x30
 `},
+	"LanyardDenials": {`load 1m
+  lanyard_admissions_total{job="lanyard-webhook", namespace="lanyard-system", resource="pods", pod="a", result="denied", reason="invalid_annotation"} 0+20x30
+  lanyard_admissions_total{job="lanyard-webhook", namespace="lanyard-system", resource="pods", pod="b", result="denied", reason="invalid_annotation"} 0+20x30
+`},
 	"LanyardSlow": {`load 1m
   lanyard_admission_duration_seconds_bucket{job="lanyard-webhook", namespace="lanyard-system", le="0.5"} 0+90x30
   lanyard_admission_duration_seconds_bucket{job="lanyard-webhook", namespace="lanyard-system", le="5"} 0+100x30
@@ -122,13 +128,57 @@ func TestAlertsFireForTheirFaultsOnly(t *testing.T) {
 	}
 }
 
+// once is what Prometheus has, every minute for 40 minutes, if everything that an alert counts
+// happens once, after ten minutes. The calls fail in the restart of an API server.
+const once = `load 1m
+  up{job="lanyard-webhook", namespace="lanyard-system", pod="a"} 1x40
+  apiserver_admission_webhook_fail_open_count{name="pods.lanyard.dev", type="admit"} 0x9 1x30
+  apiserver_admission_webhook_rejection_count{name="serviceaccounts.lanyard.dev", type="admit", error_type="calling_webhook_error"} 0x9 3x30
+  apiserver_validating_admission_policy_check_total{policy="lanyard-guard-pods", enforcement_action="deny"} 0x9 1x30
+  apiserver_validating_admission_policy_check_total{policy="lanyard-guard-injected", enforcement_action="deny"} 0x9 1x30
+  lanyard_admissions_total{job="lanyard-webhook", namespace="lanyard-system", result="denied", reason="invalid_annotation"} 0x9 1x30
+  lanyard_admissions_total{job="lanyard-webhook", namespace="lanyard-system", result="error", reason="lookup_failed"} 0x9 1x30
+`
+
+func TestWhatHappensOnceAlertsNobody(t *testing.T) {
+	loaded := promqltest.LoadedStorage(t, once)
+	for _, rule := range rules(t, render(t, defaultInstall, parseValues(t, monitoringValues)).objects) {
+		pending := -1 // the minutes for which the query has had a result
+		for minute := range 41 {
+			if !hasResult(t, loaded, rule.Expr.String(), minute) {
+				pending = -1
+				continue
+			}
+			pending++
+			if rule.For == nil || time.Duration(pending)*time.Minute >= parseDuration(t, string(*rule.For)) {
+				t.Errorf("%s fires after %d minutes", rule.Alert, minute)
+				break
+			}
+		}
+	}
+}
+
+func parseDuration(t *testing.T, text string) time.Duration {
+	t.Helper()
+	d, err := model.ParseDuration(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(d)
+}
+
 // fires reports whether an alert's query has a result after half an hour of
 // series.
 func fires(t *testing.T, series, query string) bool {
 	t.Helper()
-	storage := promqltest.LoadedStorage(t, series)
+	return hasResult(t, promqltest.LoadedStorage(t, series), query, 30)
+}
+
+// hasResult reports whether a query has a result at this minute of the series.
+func hasResult(t *testing.T, series storage.Queryable, query string, minute int) bool {
+	t.Helper()
 	engine := promqltest.NewTestEngine(t, false, 0, promqltest.DefaultMaxSamplesPerQuery)
-	q, err := engine.NewInstantQuery(t.Context(), storage, nil, query, time.Unix(30*60, 0))
+	q, err := engine.NewInstantQuery(t.Context(), series, nil, query, time.Unix(int64(minute)*60, 0))
 	if err != nil {
 		t.Fatal(err)
 	}

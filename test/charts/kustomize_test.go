@@ -206,6 +206,15 @@ func TestTheHelpersFollowFromTheProviders(t *testing.T) {
 	checkGenerated(t, filepath.Join(chartDir, "templates/_providers.tpl"), want)
 }
 
+// An installation by policies has the same fences as one with a webhook.
+func TestTheFencesOfThePoliciesAreTheChartsFences(t *testing.T) {
+	want, err := fencesTemplate()
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkGenerated(t, "../../policies/templates/fences.yaml", want)
+}
+
 // With -update, the template of the test above is written before the files that are
 // rendered with the template.
 func TestGeneratedManifestsAreUpToDate(t *testing.T) {

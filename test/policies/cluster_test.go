@@ -13,7 +13,10 @@ import (
 )
 
 // cluster is an API server.
-type cluster struct{ client *kubernetes.Clientset }
+type cluster struct {
+	client *kubernetes.Clientset
+	plane  *controlplane.ControlPlane
+}
 
 // TestOnAnAPIServer shares one API server between its subtests. The policies of each apply to
 // its own namespaces, by configLabel.
@@ -23,15 +26,17 @@ func TestOnAnAPIServer(t *testing.T) {
 	t.Run("golden cases", c.testGoldenCases)
 	t.Run("decisions", c.testDecisions)
 	t.Run("random pods", c.testRandomPods)
+	t.Run("fences", c.testFences)
 }
 
 func start(t *testing.T) *cluster {
 	t.Helper()
-	config := controlplane.Run(t).Config()
+	plane := controlplane.Run(t)
+	config := plane.Config()
 	config.WarningHandler = rest.NoWarnings{}
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &cluster{client}
+	return &cluster{client, plane}
 }

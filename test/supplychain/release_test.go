@@ -75,6 +75,33 @@ func TestCodeOwnersOwnFilesThatExist(t *testing.T) {
 	}
 }
 
+// What limits an attacker, and what the job of a release runs, is reviewed by the security team.
+// The last line that matches a file counts.
+func TestTheSecurityTeamOwnsWhatLimitsAttackers(t *testing.T) {
+	t.Parallel()
+	owners := map[string]string{}
+	for line := range strings.Lines(tree.Read(t, root, ".github/CODEOWNERS")) {
+		pattern, who, _ := strings.Cut(strings.TrimSpace(line), " ")
+		for _, file := range tree.Files(t, root) {
+			path := "/" + file
+			if pattern == "*" || path == pattern || strings.HasSuffix(pattern, "/") && strings.HasPrefix(path, pattern) {
+				owners[path] = who
+			}
+		}
+	}
+	for _, file := range []string{
+		"/charts/lanyard/templates/rbac.yaml", "/charts/lanyard/templates/guard.yaml", "/charts/lanyard/templates/fences.yaml",
+		"/charts/lanyard/templates/tokenaudiences.yaml", "/policies/templates/policies.yaml", "/policies/cel.go", "/deploy/base/71-fences.yaml",
+		"/internal/webhook/servingcert/authority.go", "/internal/webhook/httpserver/connlimit.go", "/internal/webhook/admission/budget.go",
+		"/internal/webhook/metadatacache/live.go", "/pkg/webhook/server.go", "/Makefile", "/Dockerfile", "/hack/image.sh", "/hack/release.sh",
+		"/.goreleaser.yaml", "/.github/CODEOWNERS", "/SECURITY.md", "/test/threat-model.md",
+	} {
+		if !strings.Contains(owners[file], "@lanyard-dev/security") {
+			t.Errorf("%s: got the owners %q, want the security team among them", file, owners[file])
+		}
+	}
+}
+
 // Renovate's recommended configuration leaves out test/ and examples/, where half of
 // the modules are.
 func TestRenovateCoversEveryModule(t *testing.T) {

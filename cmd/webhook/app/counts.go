@@ -5,6 +5,7 @@ package app
 
 import (
 	"iter"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -13,6 +14,18 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/webhook/metrics"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
+
+// countsAge is how old the numbers of a scrape may be. Prometheus scrapes every 15 seconds or
+// less often, and a walk keeps the caches locked.
+const countsAge = 10 * time.Second
+
+// recentCounts returns a function that counts the ServiceAccounts by state, at most once in
+// countsAge.
+func recentCounts(serviceAccounts, namespaces iter.Seq2[types.NamespacedName, metadatacache.Object]) func(*annotations.Settings) metrics.ServiceAccounts {
+	return recently(countsAge, func(s *annotations.Settings) metrics.ServiceAccounts {
+		return countServiceAccounts(serviceAccounts, namespaces, s)
+	})
+}
 
 // countServiceAccounts counts ServiceAccounts by state. The webhook is called
 // neither for the excluded namespaces nor for those that opt out by their label.

@@ -6,6 +6,8 @@ package app
 import (
 	"maps"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -60,4 +62,32 @@ func TestServiceAccountsByState(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A walk locks the cache, and anybody who reaches the port of the metrics can scrape.
+func TestScrapesDoNotWalkOverAllServiceAccounts(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		cached := map[types.NamespacedName]metadatacache.Object{{Namespace: "ns", Name: "a"}: {}}
+		walks := 0
+		all := func(yield func(types.NamespacedName, metadatacache.Object) bool) {
+			walks++
+			maps.All(cached)(yield)
+		}
+		counts := recentCounts(all, maps.All(map[types.NamespacedName]metadatacache.Object{}))
+		s := &annotations.Settings{}
+		for range 1000 {
+			if got := counts(s).Unannotated; got != 1 {
+				t.Fatalf("got %d ServiceAccounts, want 1", got)
+			}
+		}
+		if walks != 1 {
+			t.Errorf("got %d walks for 1000 scrapes at once, want 1", walks)
+		}
+		cached[types.NamespacedName{Namespace: "ns", Name: "b"}] = metadatacache.Object{}
+		time.Sleep(10 * time.Second)
+		if got := counts(s).Unannotated; got != 2 || walks != 2 {
+			t.Errorf("got %d ServiceAccounts after %d walks and 10 seconds, want 2 after 2", got, walks)
+		}
+	})
 }

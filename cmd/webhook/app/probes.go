@@ -76,22 +76,29 @@ func onceServing(serving *atomic.Bool, check healthz.Checker) healthz.Checker {
 // verdictAge is how old the result of an expensive check may be.
 const verdictAge = time.Second
 
-// recent returns a check that calls check at most once in verdictAge: anybody who
-// reaches the port can ask.
-func recent(check healthz.Checker) healthz.Checker {
+// recently returns a function that calls get at most once in age, and otherwise returns the
+// last result: anybody who reaches a port can ask.
+func recently[A, T any](age time.Duration, get func(A) T) func(A) T {
 	var mu sync.Mutex
 	var last time.Time
-	var verdict error
-	return func(r *http.Request) error {
+	var result T
+	return func(argument A) T {
 		mu.Lock()
 		defer mu.Unlock()
-		if time.Since(last) >= verdictAge {
-			// A client that disconnects does not decide for the next ones.
-			verdict = check(r.WithContext(context.WithoutCancel(r.Context())))
+		if time.Since(last) >= age {
+			result = get(argument)
 			last = time.Now()
 		}
-		return verdict
+		return result
 	}
+}
+
+// recent returns a check that calls check at most once in verdictAge.
+func recent(check healthz.Checker) healthz.Checker {
+	return recently(verdictAge, func(r *http.Request) error {
+		// A client that disconnects does not decide for the next ones.
+		return check(r.WithContext(context.WithoutCancel(r.Context())))
+	})
 }
 
 // checkTLS makes a TLS handshake with the server at address. own is the client

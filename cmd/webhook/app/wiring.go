@@ -26,6 +26,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/internal/options"
 	"github.com/lanyard-dev/lanyard/internal/webhook/admission"
+	"github.com/lanyard-dev/lanyard/internal/webhook/bounds"
 	"github.com/lanyard-dev/lanyard/internal/webhook/httpserver"
 	"github.com/lanyard-dev/lanyard/internal/webhook/injector"
 	"github.com/lanyard-dev/lanyard/internal/webhook/metadatacache"
@@ -89,9 +90,8 @@ func (p *program) build(config *rest.Config) (err error) {
 	if err != nil {
 		return err
 	}
-	p.recorder.WatchServiceAccounts(func() metrics.ServiceAccounts {
-		return countServiceAccounts(p.serviceAccounts.All(), p.namespaces.All(), p.injection.Load().settings)
-	})
+	counts := recentCounts(p.serviceAccounts.All(), p.namespaces.All())
+	p.recorder.WatchServiceAccounts(func() metrics.ServiceAccounts { return counts(p.injection.Load().settings) })
 	p.recorder.WatchCache("serviceaccounts", p.serviceAccounts.Bytes)
 	p.recorder.WatchCache("namespaces", p.namespaces.Bytes)
 	return p.addServers()
@@ -127,7 +127,12 @@ func (p *program) addCaches(config *rest.Config) error {
 	if err != nil {
 		return fmt.Errorf("create Kubernetes client: %w", err)
 	}
+	reads, err := metadatacache.NewReadClient(config)
+	if err != nil {
+		return fmt.Errorf("create Kubernetes client: %w", err)
+	}
 	opts := injector.ServiceAccountCacheOptions(client, new(annotations.Settings)) // load sets MaxBytes
+	opts.Reads = reads
 	// 100,000 ServiceAccounts, of which 10,000 are annotated, take about 20 MiB.
 	opts.MaxTotalBytes = cacheBytes()
 	opts.Recorder = p.recorder
@@ -136,6 +141,7 @@ func (p *program) addCaches(config *rest.Config) error {
 		return err
 	}
 	opts = injector.NamespaceCacheOptions(client)
+	opts.Reads = reads
 	opts.MaxTotalBytes = cacheBytes() / 4 // namespaces are few
 	opts.Logger = p.log.WithName("namespaces")
 	p.namespaces, err = metadatacache.New(opts)
@@ -161,12 +167,12 @@ func (p *program) addServers() error {
 		p.others = append(p.others, callers.Start)
 	}
 	address := net.JoinHostPort(host(p.options.BindAddress), strconv.Itoa(p.options.SecurePort))
-	p.reviews = httpserver.New(address, httpserver.Closing(p.draining, reviewMux(p)), tlsConfig, httpserver.MaxReviewConnections, p.log.WithName("reviews"))
+	p.reviews = httpserver.New(address, httpserver.Closing(p.draining, reviewMux(p)), tlsConfig, bounds.Reviews, p.log.WithName("reviews"))
 	// An API server closes an idle connection after 90 seconds. This side must not
 	// close it first: a request may be on its way.
 	p.reviews.IdleTimeout = 3 * time.Minute
 	if p.options.HealthProbeBindAddress != "0" {
-		p.serveAtOnce(httpserver.New(p.options.HealthProbeBindAddress, p.healthMux(address, own), nil, httpserver.MaxOtherConnections, p.log.WithName("health")))
+		p.serveAtOnce(httpserver.New(p.options.HealthProbeBindAddress, p.healthMux(address, own), nil, bounds.Others, p.log.WithName("health")))
 	}
 	if p.options.MetricsBindAddress != "0" {
 		p.addMetrics(p.log.WithName("metrics"))
@@ -192,7 +198,7 @@ func (p *program) addMetrics(log logr.Logger) {
 	}
 	mux := http.NewServeMux()
 	mux.Handle(metricsPath, handler)
-	p.serveAtOnce(httpserver.New(p.options.MetricsBindAddress, mux, tlsConfig, httpserver.MaxOtherConnections, log))
+	p.serveAtOnce(httpserver.New(p.options.MetricsBindAddress, mux, tlsConfig, bounds.Others, log))
 }
 
 // host returns the host to listen on. For Go, 0.0.0.0 means only IPv4, and an
@@ -204,11 +210,11 @@ func host(bindAddress string) string {
 	return bindAddress
 }
 
-// cacheBytes returns the limit of the memory for ServiceAccounts: a quarter of
-// GOMEMLIMIT, which the chart sets.
+// cacheBytes returns the limit of the memory for ServiceAccounts: a part of GOMEMLIMIT,
+// which the chart sets.
 func cacheBytes() int64 {
 	if limit := debug.SetMemoryLimit(-1); limit < math.MaxInt64 {
-		return limit / 4
+		return bounds.CacheBytes(limit)
 	}
 	return 32 << 20
 }

@@ -48,8 +48,8 @@ func States() []StateInfo {
 // Running is a running pod, and what is known about its surroundings.
 type Running struct {
 	*annotations.Settings
-	// ServiceAccount is nil if it was not read.
-	ServiceAccount, Namespace *annotations.Object
+	// Comparer is for the pods of its ServiceAccount, or nil if the ServiceAccount was not read.
+	Comparer *injected.Comparer
 	// Pod is the JSON of the pod. Labels and Annotations are its own.
 	Pod                 []byte
 	Labels, Annotations map[string]string
@@ -84,8 +84,8 @@ func (r *Running) Judge() (Verdict, error) {
 		return Verdict{Comparison: injected.Comparison{State: injected.OptedOut}}, nil
 	}
 	v := Verdict{Comparison: injected.Comparison{State: injected.Unknown}, Ask: true}
-	if r.ServiceAccount != nil {
-		compared, err := injected.Compare(r.Settings, r.ServiceAccount, r.Namespace, r.Pod, r.Unchanged)
+	if r.Comparer != nil {
+		compared, err := r.Comparer.Compare(r.Pod, r.Unchanged)
 		if err != nil {
 			return Verdict{}, err
 		}
@@ -102,7 +102,7 @@ func (r *Running) Judge() (Verdict, error) {
 		v.Ask = false
 	case !r.Called || !selected:
 		v = Verdict{Comparison: injected.Comparison{State: injected.Excluded}}
-	case r.ServiceAccount == nil, r.Unread: // only the cluster knows
+	case r.Comparer == nil, r.Unread: // only the cluster knows
 	case v.Denial != nil:
 		v.Problem = "a new pod is denied: " + v.Denial.Error()
 	case v.Decision.Reason == reason.NoIdentity && len(v.Differences) > 0: // of a webhook that is not adopted yet

@@ -30,7 +30,9 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/survey"
 	"github.com/lanyard-dev/lanyard/internal/peer"
 	"github.com/lanyard-dev/lanyard/internal/probe"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/mutate/injected"
+	"github.com/lanyard-dev/lanyard/policies"
 )
 
 // page returns the link of a page below docs.
@@ -429,12 +431,13 @@ const (
 	registrationFence   = "-guard-registration"
 )
 
-// fences are the policies other than the guard, by the ends of their names. without is the
-// effect of a fence that is missing.
-var fences = []struct{ suffix, without string }{
-	{"-guard-marks", "users who may write the status of a pod can change the annotations that Lanyard wrote on it"},
-	{serviceAccountFence, "very large ServiceAccounts slow the API server down"},
-	{registrationFence, "anyone with the webhook's token can change its webhook configurations"},
+// fences are the policies other than the guard, by the ends of their names. inPolicies is the end
+// in an installation by policies; empty if it needs no such fence. without is the effect of a
+// fence that is missing.
+var fences = []struct{ suffix, inPolicies, without string }{
+	{"-guard-marks", policies.KeepMarks(""), "users who may write the status of a pod can change the annotations that Lanyard wrote on it"},
+	{serviceAccountFence, policies.LimitServiceAccounts(""), "very large ServiceAccounts slow the API server down"},
+	{registrationFence, "", "anyone with the webhook's token can change its webhook configurations"},
 }
 
 // Fences checks the policies that limit who may write what. selfManaged reports whether the webhook
@@ -460,6 +463,34 @@ func Fences(mutating *admissionregistrationv1.MutatingWebhookConfiguration, poli
 	}
 	return orPassed(found, "the fences are in place")
 }
+
+// PolicyFences judges the fences of an installation by policies.
+func PolicyFences(p *cluster.Injecting) (found []finding.Finding) {
+	for _, fence := range fences {
+		if fence.inPolicies == "" {
+			continue
+		}
+		if wrong := p.Fences.Denies(p.Prefix() + fence.inPolicies); wrong != "" {
+			found = append(found, finding.Finding{Status: finding.Warning, Reason: "fence_missing", Text: wrong + ": " + fence.without, Fix: applyPolicies, Link: page("policies.md")})
+		}
+	}
+	return orPassed(found, "the fences are in place")
+}
+
+// ReservedIssuer judges whether policies that inject keep pods from a token for the API server,
+// which usually accepts tokens whose audience is the issuer.
+func ReservedIssuer(p *cluster.Injecting, issuer string) []finding.Finding {
+	if p == nil || slices.Contains(slices.Concat(annotations.CommonAPIServerAudiences(), p.Source.ReservedAudiences), issuer) {
+		return nil
+	}
+	return []finding.Finding{{
+		Status: finding.Failed, Reason: "issuer_not_reserved",
+		Text: "a ServiceAccount can ask for tokens that are valid for the API server: the policies do not reserve the audience " + issuer,
+		Fix:  "Apply the output of lanyard policies again, with the issuer in --reserved-audiences.", Link: page("policies.md"),
+	}}
+}
+
+const applyPolicies = "Apply the output of lanyard policies again."
 
 const fencesPage = "concepts/guard.md#the-fences"
 
@@ -555,7 +586,7 @@ func Injecting(p *cluster.Injecting, by string) finding.Finding {
 	if p.Problem != "" {
 		return finding.Finding{
 			Status: finding.Failed, Reason: "policies_incomplete", Text: p.Problem + ": new pods may lack credentials",
-			Fix: "Apply the output of lanyard policies again.", Link: page("policies.md"),
+			Fix: applyPolicies, Link: page("policies.md"),
 		}
 	}
 	return finding.Passed("pods are injected by %s: the API server needs no replica", by)

@@ -10,8 +10,10 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
+	"io"
 	"math/big"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -27,15 +29,20 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/rest"
 	certutil "k8s.io/client-go/util/cert"
 
 	"github.com/lanyard-dev/lanyard/internal/cli/ask"
 	"github.com/lanyard-dev/lanyard/internal/cli/cloud"
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
+	"github.com/lanyard-dev/lanyard/internal/cli/command"
 	"github.com/lanyard-dev/lanyard/internal/cli/finding"
 	"github.com/lanyard-dev/lanyard/internal/cli/survey"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/mutate/injected"
+	"github.com/lanyard-dev/lanyard/policies"
 	"github.com/lanyard-dev/lanyard/test/support/controlplane"
 	"github.com/lanyard-dev/lanyard/test/support/webhook"
 )
@@ -655,4 +662,75 @@ func TestTheClockOfTheAPIServer(t *testing.T) {
 			t.Errorf("%s: got %s, want %s", sentence, got, test.want)
 		}
 	}
+}
+
+func TestTheFencesOfPolicies(t *testing.T) {
+	t.Parallel()
+	objects, err := webhook.ReadManifest("../../../deploy/policies/policies.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []runtime.Object
+	for _, object := range objects {
+		all = append(all, object)
+	}
+	client := fake.NewClientset(all...)
+	injecting, err := survey.New(client).Injecting(t.Context())
+	if err != nil || injecting == nil || injecting.Problem != "" {
+		t.Fatalf("got %+v and error %v, want policies that inject", injecting, err)
+	}
+	expect(t, PolicyFences(injecting), nil)
+	injecting.Fences.Bindings = nil
+	expect(t, PolicyFences(injecting), []string{
+		"warning: ValidatingAdmissionPolicy lanyard-keep-marks has no effect: it has no binding: users who may write the status of a pod",
+		"warning: ValidatingAdmissionPolicy lanyard-limit-serviceaccounts has no effect: it has no binding: very large ServiceAccounts",
+	})
+	clear(injecting.Fences.Policies)
+	expect(t, PolicyFences(injecting), []string{
+		"warning: ValidatingAdmissionPolicy lanyard-keep-marks does not exist",
+		"warning: ValidatingAdmissionPolicy lanyard-limit-serviceaccounts does not exist",
+	})
+}
+
+func TestPoliciesReserveTheIssuer(t *testing.T) {
+	t.Parallel()
+	const issuer = "https://issuer.example.com"
+	missing := []string{"failed: a ServiceAccount can ask for tokens that are valid for the API server: the policies do not reserve the audience " + issuer}
+	for name, test := range map[string]struct {
+		policies *cluster.Injecting
+		issuer   string
+		want     []string
+	}{
+		"no policies inject":      {nil, issuer, nil},
+		"it is not reserved":      {&cluster.Injecting{}, issuer, missing},
+		"another one is reserved": {&cluster.Injecting{Source: policies.Source{ReservedAudiences: []string{issuer + "/"}}}, issuer, missing},
+		"it is reserved":          {&cluster.Injecting{Source: policies.Source{ReservedAudiences: []string{"a", issuer}}}, issuer, nil},
+		"it is a common one":      {&cluster.Injecting{}, "https://kubernetes.default.svc.cluster.local", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			expect(t, append([]finding.Finding{finding.Passed("the issuer is public")}, ReservedIssuer(test.policies, test.issuer)...), test.want)
+		})
+	}
+}
+
+func TestTheIssuerOfTheClusterIsCompared(t *testing.T) {
+	t.Parallel()
+	const issuer = "https://issuer.internal" // not public, so it is not read
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		text := `{"issuer": "` + issuer + `", "jwks_uri": "` + issuer + `/openid/v1/jwks"}`
+		if r.URL.Path != cloud.DiscoveryPath {
+			text = `{"keys": [{"kty": "RSA", "kid": "1", "alg": "RS256", "use": "sig", "n": "AQAB", "e": "AQAB"}]}`
+		}
+		_, _ = io.WriteString(w, text)
+	}))
+	defer server.Close()
+	client, err := kubernetes.NewForConfig(&rest.Config{Host: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	injecting := &admissionregistrationv1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "lanyard-inject-pods", Annotations: map[string]string{annotations.PoliciesSource: "{}"}}}
+	k := &checkCommand{CLI: &command.CLI{}, client: client, survey: survey.New(fake.NewClientset(injecting)), wait: time.Minute}
+	k.issuer(t.Context())
+	expect(t, k.report.Findings, []string{"warning: the issuer " + issuer + " is not public", "failed: a ServiceAccount can ask for tokens that are valid for the API server"})
 }

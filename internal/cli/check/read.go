@@ -158,6 +158,7 @@ func (k *checkCommand) installed(ctx context.Context) error {
 		k.add("registration", unreadable)
 		k.add("ServiceAccounts", accounts.findings()...)
 	case len(installation.Registrations) == 0:
+		k.add("fences", PolicyFences(installation.Policies)...)
 		k.add("ServiceAccounts", accounts.findings()...)
 	default:
 		if len(installation.Registrations) > 1 {
@@ -291,7 +292,11 @@ func (k *checkCommand) issuer(ctx context.Context) {
 	if cloud.Public(cluster.Discovery.Issuer) {
 		public, err = cloud.FromURL(ctx, &http.Client{Timeout: 10 * time.Second}, cluster.Discovery.Issuer)
 	}
-	k.add("issuer", Issuer(cluster, public, err)...)
+	found := Issuer(cluster, public, err)
+	if injecting, err := k.survey.Injecting(ctx); err == nil {
+		found = append(found, ReservedIssuer(injecting, cluster.Discovery.Issuer)...)
+	}
+	k.add("issuer", found...)
 }
 
 // rights checks whether the user may create the objects of an install.

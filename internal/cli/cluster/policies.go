@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 
@@ -58,4 +59,9 @@ func (p *Policies) Denies(name string) (wrong string) {
 type Injecting struct {
 	Name, Problem string
 	Source        policies.Source
+	// Fences are all validating policies; Prefix begins the names of those that belong to it.
+	Fences *Policies
 }
+
+// Prefix begins the names of the policies.
+func (p *Injecting) Prefix() string { return strings.TrimSuffix(p.Name, policies.InjectPods("")) }

@@ -783,9 +783,12 @@ func (in *Input) running() (ask.Verdict, error) {
 	if err != nil {
 		return ask.Verdict{}, err
 	}
+	var comparer *injected.Comparer
+	if in.ServiceAccount != nil {
+		comparer = injected.NewComparer(in.Settings, ask.Account(in.Namespace, in.ServiceAccount), annotations.NamespaceObject(in.Namespace))
+	}
 	r := &ask.Running{
-		Settings: in.Settings, ServiceAccount: ask.Account(in.Namespace, in.ServiceAccount), Namespace: annotations.NamespaceObject(in.Namespace),
-		Pod: text, Labels: in.Live.GetLabels(), Annotations: in.Live.GetAnnotations(), Called: in.Called, Registration: in.Registration,
+		Settings: in.Settings, Comparer: comparer, Pod: text, Labels: in.Live.GetLabels(), Annotations: in.Live.GetAnnotations(), Called: in.Called, Registration: in.Registration,
 		Unchanged: in.unchanged(), Unread: in.Unread, Variables: in.ConfigMaps,
 	}
 	return r.Judge()

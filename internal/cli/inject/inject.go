@@ -254,6 +254,7 @@ func (d *Document) replace(path []string, value json.RawMessage) (err error) {
 }
 
 // eachObject calls do for the objects in a part of a document: one, the items of a list, or none.
+// A list has objects as its items, and no lists.
 func (d *Document) eachObject(path []string, raw json.RawMessage, do func(*object)) error {
 	if raw == nil {
 		return nil
@@ -271,6 +272,9 @@ func (d *Document) eachObject(path []string, raw json.RawMessage, do func(*objec
 	}
 	var list struct {
 		Items []json.RawMessage `json:"items"`
+	}
+	if len(path) > 0 { // each level would decode all levels below it once more
+		return o.error(fmt.Errorf("%s is a List in a List: write its items into the outer List", strings.Join(path, ".")))
 	}
 	if err := json.Unmarshal(raw, &list); err != nil {
 		return fmt.Errorf("%s: %s: %w", d.source, o.Kind, err)

@@ -232,6 +232,7 @@ func (c *ConfigMaps) Finding() finding.Finding {
 
 // ReadPods adds the pods of the namespace that the selector selects, and works out their states.
 func (n *Namespace) ReadPods(ctx context.Context, client kubernetes.Interface, selector string, configMaps *ConfigMaps) error {
+	defer clear(n.comparers) // a large cluster has very many
 	list := func(ctx context.Context, options metav1.ListOptions) (*corev1.PodList, error) {
 		options.LabelSelector = selector
 		return client.CoreV1().Pods(n.Name).List(ctx, options)

@@ -74,6 +74,8 @@ type Namespace struct {
 	pods   []*pod
 	// variables are what is known of the ConfigMaps that containers take variables from.
 	variables ask.ConfigMaps
+	// comparers compare the pods of a ServiceAccount, while the pods are read.
+	comparers map[string]*injected.Comparer
 }
 
 // account holds the parts of a ServiceAccount that asks for an identity. A large cluster has
@@ -119,7 +121,7 @@ type pod struct {
 func NewNamespace(s *annotations.Settings, meta *metav1.ObjectMeta, registration *admissionregistrationv1.MutatingWebhookConfiguration, called bool) *Namespace {
 	return &Namespace{
 		ObjectMeta: *meta, Settings: s, called: called, registration: registration,
-		accounts: map[string]*account{}, owners: map[types.UID]owner{}, read: map[string]bool{},
+		accounts: map[string]*account{}, owners: map[types.UID]owner{}, read: map[string]bool{}, comparers: map[string]*injected.Comparer{},
 	}
 }
 
@@ -177,14 +179,22 @@ func (n *Namespace) AddPod(object *corev1.Pod) {
 	raw, err := json.Marshal(object)
 	if err == nil {
 		err = n.judge(p, &ask.Running{
-			Settings: n.Settings, ServiceAccount: ask.Account(&n.ObjectMeta, n.ServiceAccount(name)), Namespace: annotations.NamespaceObject(&n.ObjectMeta),
-			Pod: raw, Labels: object.Labels, Annotations: object.Annotations, Called: n.called, Registration: n.registration,
+			Settings: n.Settings, Comparer: n.comparer(name), Pod: raw, Labels: object.Labels, Annotations: object.Annotations, Called: n.called, Registration: n.registration,
 			Unchanged: cluster.IsUnchanged(object, found.unchanged), Unread: n.unread != nil, Variables: n.variables,
 		})
 	}
 	if err != nil {
 		panic(err) // a typed pod can be encoded, and decoded
 	}
+}
+
+// comparer returns the Comparer for the pods of a ServiceAccount.
+func (n *Namespace) comparer(serviceAccount string) *injected.Comparer {
+	if n.comparers[serviceAccount] == nil {
+		account := ask.Account(&n.ObjectMeta, n.ServiceAccount(serviceAccount))
+		n.comparers[serviceAccount] = injected.NewComparer(n.Settings, account, annotations.NamespaceObject(&n.ObjectMeta))
+	}
+	return n.comparers[serviceAccount]
 }
 
 // judge sets the state of a pod. It keeps the pod itself if the API server must be asked about it,

@@ -128,13 +128,13 @@ func (c *Cluster) readInjecting(ctx context.Context) (*cluster.Injecting, error)
 		if err := json.Unmarshal([]byte(source), &p.Source); err != nil {
 			return nil, fmt.Errorf("policies that inject: %w", err)
 		}
+		p.Fences, err = c.Policies(ctx)
+		p.Problem = p.Fences.Denies(policies.DenyPods(p.Prefix()))
 		_, errBinding := api.MutatingAdmissionPolicyBindings().Get(ctx, p.Name, metav1.GetOptions{})
 		if apierrors.IsNotFound(errBinding) {
 			p.Problem = fmt.Sprintf("MutatingAdmissionPolicy %s has no effect: it has no binding", p.Name)
-			return p, nil
+			errBinding = nil
 		}
-		found, err := c.Policies(ctx)
-		p.Problem = found.Denies(policies.DenyPods(strings.TrimSuffix(p.Name, policies.InjectPods(""))))
 		return p, cmp.Or(errBinding, err)
 	}
 	return nil, nil
@@ -292,7 +292,7 @@ func Remove(left []Leftover) string {
 var guards = []string{"-guard-pods", "-guard-injected", policies.DenyPods("")}
 
 // fences are the ends of the names of the other policies.
-var fences = []string{"-guard-marks", "-guard-serviceaccounts", "-guard-registration"}
+var fences = []string{"-guard-marks", "-guard-serviceaccounts", "-guard-registration", policies.KeepMarks(""), policies.LimitServiceAccounts("")}
 
 // Leftovers returns the policies of Lanyard that belong to no installation.
 func (c *Cluster) Leftovers(ctx context.Context) ([]Leftover, error) {
@@ -309,7 +309,7 @@ func (c *Cluster) Leftovers(ctx context.Context) ([]Leftover, error) {
 		owners = append(owners, r.Name)
 	}
 	if p := installation.Policies; p != nil {
-		owners = append(owners, strings.TrimSuffix(p.Name, policies.InjectPods("")))
+		owners = append(owners, p.Prefix())
 	}
 	var found []Leftover
 	for i := range all.Bindings {

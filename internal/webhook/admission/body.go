@@ -4,6 +4,7 @@
 package admission
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -23,8 +24,9 @@ const MaxBodyBytes = 7 << 20
 const (
 	// defaultTimeout is the API server's own for a webhook without timeoutSeconds.
 	defaultTimeout = 10 * time.Second
-	// maxTimeout is the longest timeoutSeconds.
-	maxTimeout = 30 * time.Second
+	// minTimeout and maxTimeout are the shortest and the longest timeoutSeconds. A caller that
+	// waits for less would leave more work behind than it has connections.
+	minTimeout, maxTimeout = time.Second, 30 * time.Second
 	// bodyTimeout limits reading a body, and writeTimeout writing a response. An API
 	// server sends and reads at once.
 	bodyTimeout, writeTimeout = 2 * time.Second, 2 * time.Second
@@ -69,11 +71,11 @@ func requestTimeout(r *http.Request) (time.Duration, error) {
 	if err != nil || timeout <= 0 {
 		return 0, badRequest(fmt.Errorf("query parameter timeout: got %q, want a positive duration such as 10s", texts.Cut(value, texts.MaxShown)))
 	}
-	return min(timeout, maxTimeout), nil
+	return min(max(timeout, minTimeout), maxTimeout), nil
 }
 
 // readBody reads the body. Its error is a *statusError or errOverloaded.
-func (h *Handler[T]) readBody(m *memory[T], s *share, w http.ResponseWriter, r *http.Request, until time.Time) error {
+func (h *Handler[T]) readBody(ctx context.Context, m *memory[T], s *share, w http.ResponseWriter, r *http.Request) error {
 	if r.ContentLength < 0 {
 		return &statusError{http.StatusLengthRequired, errors.New("got no Content-Length, want one")}
 	}
@@ -81,29 +83,29 @@ func (h *Handler[T]) readBody(m *memory[T], s *share, w http.ResponseWriter, r *
 		return &statusError{http.StatusRequestEntityTooLarge, fmt.Errorf("got a body of more than %d bytes", MaxBodyBytes)}
 	}
 	connection := http.NewResponseController(w)
-	readBy := time.Now().Add(bodyTimeout)
-	if until.Before(readBy) {
-		readBy = until
-	}
+	until, _ := ctx.Deadline()
+	ctx, cancel := context.WithTimeout(ctx, bodyTimeout)
+	defer cancel()
+	readBy, _ := ctx.Deadline()
 	_ = connection.SetReadDeadline(readBy)
-	s.body = claim{pool: s.budget.bodies, client: s.client}
+	s.body = s.budget.bodies.Claim(s.client)
 	grow := func(buffer []byte, capacity int) ([]byte, error) {
 		if capacity > usualBodyBytes {
-			first := s.body.bytes == 0
-			if err := s.body.take(int64(capacity), readBy); err != nil {
+			first := cap(buffer) <= usualBodyBytes
+			if err := s.body.Take(ctx, int64(capacity)); err != nil {
 				return buffer, err
 			}
 			if first {
-				s.body.startIdle(func() { _ = connection.SetReadDeadline(time.Unix(0, 1)) })
+				s.body.StartIdle(func() { _ = connection.SetReadDeadline(time.Unix(0, 1)) })
 			}
 		}
 		grown := append(make([]byte, 0, capacity), buffer...)
-		s.body.keep(int64(capacity)) // without the shorter buffer
+		s.body.Keep(int64(capacity)) // without the shorter buffer
 		return grown, nil
 	}
 	var err error
 	m.body, err = readAll(m.body[:0], r.Body, int(r.ContentLength), grow)
-	if s.body.endIdle() {
+	if s.body.EndIdle() {
 		return errOverloaded
 	}
 	if err == nil {

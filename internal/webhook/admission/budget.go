@@ -5,31 +5,20 @@ package admission
 
 import (
 	"bytes"
+	"context"
 	"net/netip"
-	"time"
+
+	"github.com/lanyard-dev/lanyard/internal/webhook/bounds"
 )
 
-// The limits of a Budget. The chart limits the program to 128 MiB:
-//
-//	 30 MiB  the program without a request
-//	 29 MiB  the ServiceAccounts of the cluster (metadatacache)
-//	 26 MiB  256 connections (httpserver), each with 40 kB and a usual body
-//	 16 MiB  larger bodies, of at most 7 MiB, as far as they have arrived
-//	  8 MiB  usual decisions, of at most 512 KiB each
-//	 10 MiB  larger decisions, of at most 10 MiB
-//	  6 MiB  responses with their patches, until their clients have read them
-//	125 MiB
+// The limits of a Budget, of which bounds.Stages has the sum.
 const (
-	bodyPoolBytes     = 16 << 20
-	usualPoolBytes    = 8 << 20
-	largePoolBytes    = maxDecisionBytes
-	responsePoolBytes = 6 << 20
 	// usualBodyBytes is more than nearly all bodies have.
-	usualBodyBytes = 64 << 10
+	usualBodyBytes = bounds.UsualBody
 	// usualDecisionBytes is more than nearly all decisions cost.
 	usualDecisionBytes = 512 << 10
 	// maxDecisionBytes limits the memory that a decision is charged.
-	maxDecisionBytes = 10 << 20
+	maxDecisionBytes = bounds.LargeDecisions
 )
 
 // Limits of the memory that a decision uses, without the response.
@@ -71,15 +60,16 @@ func DecisionBytes(body []byte) int {
 // response is encoded. So it only waits for requests that are further on than itself, or that
 // can be interrupted. A usual decision never waits for large ones.
 type Budget struct {
-	bodies, usual, large, responses *pool
+	bodies, usual, large, responses *bounds.Pool
 	lines                           *lineLimiter
 }
 
 // NewBudget returns a Budget with the limits of lanyard-webhook.
 func NewBudget() *Budget {
+	pool := func(size int64) *bounds.Pool { return bounds.NewPool(size, 0, errOverloaded) }
 	return &Budget{
-		bodies: newPool(bodyPoolBytes), usual: newPool(usualPoolBytes), large: newPool(largePoolBytes),
-		responses: newPool(responsePoolBytes), lines: newLineLimiter(),
+		bodies: pool(bounds.LargeBodies), usual: pool(bounds.UsualDecisions), large: pool(bounds.LargeDecisions),
+		responses: pool(bounds.Responses), lines: newLineLimiter(),
 	}
 }
 
@@ -87,7 +77,7 @@ func NewBudget() *Budget {
 type share struct {
 	budget                   *Budget
 	client                   netip.Addr
-	body, decision, response claim
+	body, decision, response bounds.Claim
 }
 
 // newShare returns the empty share of a request from this host:port.
@@ -97,36 +87,38 @@ func (b *Budget) newShare(remote string) share {
 }
 
 // takeDecision waits for memory for a decision of this cost.
-func (s *share) takeDecision(cost int, until time.Time) error {
+func (s *share) takeDecision(ctx context.Context, cost int) error {
 	bytes := min(int64(cost), maxDecisionBytes)
-	s.decision = claim{pool: s.budget.usual, client: s.client}
+	s.decision = s.budget.usual.Claim(s.client)
 	if bytes > usualDecisionBytes {
-		s.decision.pool = s.budget.large
+		s.decision = s.budget.large.Claim(s.client)
 	}
-	return s.decision.take(bytes, until)
+	return s.decision.Take(ctx, bytes)
 }
 
 // takeResponse waits for memory for a response.
-func (s *share) takeResponse(bytes int, until time.Time) error {
-	s.response = claim{pool: s.budget.responses, client: s.client}
-	return s.response.take(min(int64(bytes), responsePoolBytes), until)
+func (s *share) takeResponse(ctx context.Context, bytes int) error {
+	s.response = s.budget.responses.Claim(s.client)
+	return s.response.Take(ctx, min(int64(bytes), bounds.Responses))
 }
 
 // finish keeps memory for an encoded response, and waits for the memory if the request has
 // none for a response. It returns all other memory.
-func (s *share) finish(bytes int, until time.Time) (err error) {
-	if s.response.bytes == 0 {
-		err = s.takeResponse(bytes, until)
+func (s *share) finish(ctx context.Context, bytes int) (err error) {
+	if s.response.Bytes() == 0 {
+		ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+		defer cancel()
+		err = s.takeResponse(ctx, bytes)
 	}
-	s.response.keep(int64(bytes))
-	s.body.keep(0)
-	s.decision.keep(0)
+	s.response.Keep(int64(bytes))
+	s.body.Keep(0)
+	s.decision.Keep(0)
 	return err
 }
 
 // release returns all memory.
 func (s *share) release() {
-	for _, c := range []*claim{&s.body, &s.decision, &s.response} {
-		c.keep(0)
+	for _, c := range []*bounds.Claim{&s.body, &s.decision, &s.response} {
+		c.Keep(0)
 	}
 }

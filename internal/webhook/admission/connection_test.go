@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptrace"
+	"net/netip"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -20,6 +21,7 @@ import (
 	"github.com/go-logr/logr"
 
 	"github.com/lanyard-dev/lanyard/internal/webhook/admission"
+	"github.com/lanyard-dev/lanyard/internal/webhook/bounds"
 	"github.com/lanyard-dev/lanyard/internal/webhook/httpserver"
 	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
 	"github.com/lanyard-dev/lanyard/test/support/memnet"
@@ -35,7 +37,7 @@ const connBuffer = 16 << 10
 func serve(t *testing.T, handler http.Handler) *memnet.Listener {
 	t.Helper()
 	listener := memnet.Listen(connBuffer)
-	server := httpserver.New("", handler, nil, httpserver.MaxReviewConnections, logr.Discard())
+	server := httpserver.New("", handler, nil, bounds.Reviews, logr.Discard())
 	go func() { _ = server.Serve(listener) }()
 	t.Cleanup(func() {
 		_ = server.Close()
@@ -126,6 +128,80 @@ func TestAConnectionOutlivesTheTimeOfALargeReview(t *testing.T) {
 	})
 }
 
+// Live reads, which the decider makes, take turns by the address of the caller.
+func TestTheDeciderKnowsTheAddressOfTheCaller(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var got netip.Addr
+		client := clientOf(serve(t, newFixture(decide(func(ctx context.Context, _ *admission.Request[object]) (admission.Response, error) {
+			got = bounds.Client(ctx)
+			return untroubled, nil
+		})).handler))
+		if status, answer := post(t.Context(), t, client, review); status != http.StatusOK || got.String() != apiserver {
+			t.Errorf("got %d %s and a decision for %s, want one for %s", status, answer, got, apiserver)
+		}
+	})
+}
+
+func TestAServerThatShutsDownDoesNotCutDecisionsShort(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, shutDown := context.WithCancel(t.Context())
+		f := newFixture(decide(func(ctx context.Context, _ *admission.Request[object]) (admission.Response, error) {
+			shutDown()
+			time.Sleep(20 * time.Second)
+			return untroubled, ctx.Err()
+		}))
+		listener := memnet.Listen(connBuffer)
+		ended := make(chan error, 1)
+		server := httpserver.New("", f.handler, nil, bounds.Reviews, logr.Discard())
+		go func() { ended <- httpserver.Serve(ctx, server, listener, func() bool { return true }) }()
+		if status, answer := post(t.Context(), t, clientOf(listener), review); status != http.StatusOK {
+			t.Errorf("got %d %s, want the response to a request before the shutdown", status, answer)
+		}
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		time.Sleep(time.Minute)
+	})
+}
+
+// The handler of a connection that is gone took memory for up to 27 seconds.
+func TestTheDecisionOfACallerThatIsGoneEnds(t *testing.T) {
+	t.Parallel()
+	for name, leave := range map[string]func(t *testing.T, listener *memnet.Listener, conn *memnet.Conn){
+		"the caller closes the connection": func(_ *testing.T, _ *memnet.Listener, conn *memnet.Conn) { _ = conn.Close() },
+		"the caller opens very many others": func(t *testing.T, listener *memnet.Listener, _ *memnet.Conn) {
+			for range bounds.Reviews.Open {
+				conn := memnet.Dial(t, listener, attacker)
+				go func() { _, _ = io.WriteString(conn, head("30s", len(review))+review) }()
+				synctest.Wait()
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				f := newFixture(decide(func(ctx context.Context, _ *admission.Request[object]) (admission.Response, error) {
+					<-ctx.Done()
+					return admission.Response{}, ctx.Err()
+				}))
+				listener := serve(t, f.handler)
+				conn := memnet.Dial(t, listener, attacker)
+				_, _ = io.WriteString(conn, head("30s", len(review))+review)
+				synctest.Wait()
+				leave(t, listener, conn)
+				synctest.Wait()
+				f.mu.Lock()
+				defer f.mu.Unlock()
+				if len(f.durations) != 1 || f.durations[0] != 0 {
+					t.Errorf("got decisions that took %v, want one that ended at once", f.durations)
+				}
+			})
+		})
+	}
+}
+
 // The server does not wait for a body that arrives byte by byte.
 func TestABodyThatTricklesIsCutOff(t *testing.T) {
 	t.Parallel()
@@ -133,7 +209,7 @@ func TestABodyThatTricklesIsCutOff(t *testing.T) {
 		timeout string
 		want    time.Duration
 	}{
-		"before the API server gives up": {"500ms", 450 * time.Millisecond},
+		"before the API server gives up": {"1s", 900 * time.Millisecond},
 		"after two seconds":              {"30s", 2 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -215,8 +291,8 @@ func TestLargeReviewsThatDoNotEndFillNoMemory(t *testing.T) {
 		if got := taken.Load(); got > held+clients*each {
 			t.Errorf("the server took %d bytes, want at most the %d of the budget and %d for each client", got, held, each)
 		}
-		if held < 8<<20 || held > 16<<20 {
-			t.Errorf("got %d bytes of the budget in use, want most of the 16 MiB for bodies", held)
+		if held < 8<<20 || held > bounds.LargeBodies {
+			t.Errorf("got %d bytes of the budget in use, want most of the %d for bodies", held, bounds.LargeBodies)
 		}
 		time.Sleep(time.Minute)
 		if held := f.budget.Held(); held != (admission.Held{}) {

@@ -8,13 +8,5 @@ type Held struct{ Bodies, Decisions, Responses int64 }
 
 // Held returns the memory that requests hold.
 func (b *Budget) Held() Held {
-	held := func(p *pool) (sum int64) {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		for _, bytes := range p.held {
-			sum += bytes
-		}
-		return sum
-	}
-	return Held{held(b.bodies), held(b.usual) + held(b.large), held(b.responses)}
+	return Held{b.bodies.Held(), b.usual.Held() + b.large.Held(), b.responses.Held()}
 }

@@ -20,6 +20,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/internal/jsonscan"
 	"github.com/lanyard-dev/lanyard/internal/texts"
+	"github.com/lanyard-dev/lanyard/internal/webhook/bounds"
 	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
 )
 
@@ -145,7 +146,7 @@ func (h *Handler[T]) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}()
 	h.reply(a, w, r)
-	if err := a.finish(a.body.Cap(), time.Now().Add(writeTimeout)); err != nil {
+	if err := a.finish(r.Context(), a.body.Cap()); err != nil {
 		a.code, a.contentType, a.body = http.StatusServiceUnavailable, plainText, bytes.Buffer{}
 		a.body.WriteString(messagePrefix + err.Error() + "\n")
 	}
@@ -159,8 +160,8 @@ func (h *Handler[T]) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (a *reply) send(w http.ResponseWriter) error {
 	connection := http.NewResponseController(w)
 	_ = connection.SetWriteDeadline(time.Now().Add(writeTimeout))
-	a.response.startIdle(func() { _ = connection.SetWriteDeadline(time.Unix(0, 1)) })
-	defer a.response.endIdle()
+	a.response.StartIdle(func() { _ = connection.SetWriteDeadline(time.Unix(0, 1)) })
+	defer a.response.EndIdle()
 	w.Header().Set("Content-Type", a.contentType)
 	w.Header().Set("Content-Length", strconv.Itoa(a.body.Len()))
 	if a.code == http.StatusMethodNotAllowed {
@@ -192,16 +193,16 @@ func (h *Handler[T]) reply(a *reply, w http.ResponseWriter, r *http.Request) {
 		h.reject(a, start, err)
 		return
 	}
-	// The server cancels the contexts of its requests when it begins to shut down.
-	// The API server still waits for the response then.
-	until := start.Add(timeout - timeout*answerMargin/100)
-	ctx, cancel := context.WithDeadline(context.WithoutCancel(r.Context()), until)
+	// The context of the request ends when the caller is gone, or when its connection makes
+	// room for another one: nobody waits for a decision then.
+	ctx := bounds.WithClient(r.Context(), a.client)
+	ctx, cancel := context.WithDeadline(ctx, start.Add(timeout-timeout*answerMargin/100))
 	defer cancel()
 	m := kept[memory[T]](&h.memories)
 	m.request, m.patch, m.cost = Request[T]{}, nil, 0
 	var response Response
-	if err = h.readBody(m, &a.share, w, r, until); err == nil {
-		response, err = h.review(ctx, m, &a.share, until)
+	if err = h.readBody(ctx, m, &a.share, w, r); err == nil {
+		response, err = h.review(ctx, m, &a.share)
 	}
 	var invalid *statusError
 	var denied *reason.Error
@@ -223,7 +224,7 @@ func (h *Handler[T]) reply(a *reply, w http.ResponseWriter, r *http.Request) {
 // review parses the body, decides about it and encodes the patch. It turns a panic into a fault: the
 // server would only close the connection, without a word in the log of the API
 // server.
-func (h *Handler[T]) review(ctx context.Context, m *memory[T], s *share, until time.Time) (response Response, err error) {
+func (h *Handler[T]) review(ctx context.Context, m *memory[T], s *share) (response Response, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			about := topic{reason: reason.InternalError}
@@ -232,7 +233,7 @@ func (h *Handler[T]) review(ctx context.Context, m *memory[T], s *share, until t
 		}
 	}()
 	m.cost = DecisionBytes(m.body)
-	if err := s.takeDecision(m.cost, until); err != nil {
+	if err := s.takeDecision(ctx, m.cost); err != nil {
 		return Response{}, err
 	}
 	if err := h.parse(m); err != nil {
@@ -243,7 +244,7 @@ func (h *Handler[T]) review(ctx context.Context, m *memory[T], s *share, until t
 	}
 	response, err = h.decider.Decide(ctx, &m.request)
 	if err == nil {
-		err = s.takeResponse(response.size(), until)
+		err = s.takeResponse(ctx, response.size())
 	}
 	if err == nil && response.Patch != nil {
 		m.cost += response.Patch.Size()

@@ -409,7 +409,8 @@ func TestTheDeciderHasATenthLessTimeThanTheAPIServerWaits(t *testing.T) {
 		"with a timeout":                  {"?timeout=5s", 4500 * time.Millisecond},
 		"with the longest timeout":        {"?timeout=30s", 27 * time.Second},
 		"with a timeout that is too long": {"?timeout=5m", 27 * time.Second},
-		"with a short timeout":            {"?timeout=100ms", 90 * time.Millisecond},
+		"with the shortest timeout":       {"?timeout=1s", 900 * time.Millisecond},
+		"with a timeout that is short":    {"?timeout=8ms", 900 * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -428,23 +429,6 @@ func TestTheDeciderHasATenthLessTimeThanTheAPIServerWaits(t *testing.T) {
 				}
 			})
 		})
-	}
-}
-
-func TestAServerThatShutsDownDoesNotCutDecisionsShort(t *testing.T) {
-	t.Parallel()
-	ctx, cancel := context.WithCancel(t.Context())
-	f := newFixture(decide(func(ctx context.Context, _ *admission.Request[object]) (admission.Response, error) {
-		cancel()
-		if err := ctx.Err(); err != nil {
-			t.Errorf("got %v, want a context that goes on", err)
-		}
-		return untroubled, nil
-	}))
-	recorder := httptest.NewRecorder()
-	f.handler.ServeHTTP(recorder, newRequest(t, "/", review).WithContext(ctx))
-	if ctx.Err() == nil || !decode(t, recorder.Body.String()).Response.Allowed {
-		t.Errorf("got %s, want the answer although the request was cancelled", recorder.Body)
 	}
 }
 

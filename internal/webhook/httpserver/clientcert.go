@@ -30,6 +30,9 @@ const (
 	// maxName and maxProblem limit the logged parts of a caller's certificate, in
 	// bytes.
 	maxName, maxProblem = 64, 160
+	// maxChain limits the certificates of a caller: its own, two intermediate CAs, and the
+	// root, which some send. Each more takes signatures to check.
+	maxChain = 4
 )
 
 // Verifier lets in callers with a client certificate of a CA. Make it with NewVerifier.
@@ -108,6 +111,9 @@ func (v *Verifier) verifyConnection(state tls.ConnectionState) error {
 func (v *Verifier) check(chain []*x509.Certificate) error {
 	if len(chain) == 0 {
 		return errors.New("got no client certificate")
+	}
+	if len(chain) > maxChain {
+		return fmt.Errorf("got a chain of %d client certificates, want at most %d", len(chain), maxChain)
 	}
 	caller := chain[0]
 	if caller.Equal(v.probe.Leaf) {

@@ -11,11 +11,14 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"errors"
+	"fmt"
 	"io"
 	"math/big"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -26,6 +29,7 @@ import (
 	"github.com/go-logr/logr/funcr"
 	"k8s.io/client-go/util/cert"
 
+	"github.com/lanyard-dev/lanyard/internal/webhook/bounds"
 	"github.com/lanyard-dev/lanyard/test/support/memnet"
 )
 
@@ -163,6 +167,76 @@ func client(version uint16, certificates ...tls.Certificate) *tls.Config {
 	}
 }
 
+// chain adds certificates of the CA, up to a number.
+func chain(c tls.Certificate, ca *authority, length int) tls.Certificate {
+	for len(c.Certificate) < length {
+		c.Certificate = append(c.Certificate, ca.certificate.Raw)
+	}
+	return c
+}
+
+// A chain of 840 certificates took 100 checks of signatures.
+func TestALongChainIsDeniedBeforeItsSignaturesAreChecked(t *testing.T) {
+	t.Parallel()
+	ca := newAuthority(t, "ca")
+	v, _ := newVerifier(t, ca, logr.Discard())
+	leaf := issue(t, caller("anyone"), ca).Leaf
+	err := v.check(append([]*x509.Certificate{leaf}, slices.Repeat([]*x509.Certificate{ca.certificate}, 840)...))
+	if want := "got a chain of 841 client certificates, want at most 4"; err == nil || err.Error() != want {
+		t.Errorf("got error %v, want %q", err, want)
+	}
+}
+
+// The handshake and the header of a first request may have few bytes.
+func TestACallerWithALongChainIsServed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ca := newAuthority(t, "ca")
+		v, _ := newVerifier(t, ca, logr.Discard())
+		config := serverConfig(t)
+		v.Configure(config)
+		listener := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			n, _ := io.Copy(io.Discard, r.Body)
+			_, _ = fmt.Fprint(w, n)
+		}), config, bounds.Reviews, always)
+		transport := &http.Transport{DialContext: listener.DialContext("10.0.0.1"), TLSClientConfig: client(tls.VersionTLS13, longChain(t, ca))}
+		for range 2 { // the second connection resumes the session of the first
+			request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://lanyard", strings.NewReader(strings.Repeat("x", 1<<20)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			response, err := (&http.Client{Transport: transport}).Do(request)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text, _ := io.ReadAll(response.Body)
+			_ = response.Body.Close()
+			if string(text) != "1048576" {
+				t.Errorf("got %s %q, want the number of bytes", response.Status, text)
+			}
+			transport.CloseIdleConnections()
+		}
+	})
+}
+
+// longChain returns a chain of as many certificates as a caller may have, of 2 KB each, as with
+// RSA keys of 4096 bits.
+func longChain(t *testing.T, ca *authority) tls.Certificate {
+	t.Helper()
+	template := caller("anyone")
+	for len(template.DNSNames) < 82 {
+		template.DNSNames = append(template.DNSNames, fmt.Sprintf("api-%08d.example", len(template.DNSNames)))
+	}
+	certificate := issue(t, template, ca)
+	if got := len(certificate.Certificate[0]); got < 2000 || got > 2200 {
+		t.Errorf("got a certificate of %d bytes, want 2000 to 2200", got)
+	}
+	for len(certificate.Certificate) < maxChain {
+		certificate.Certificate = append(certificate.Certificate, certificate.Certificate[0])
+	}
+	return certificate
+}
+
 func TestWhoIsLetIn(t *testing.T) {
 	t.Parallel()
 	ours, foreign := newAuthority(t, "ours"), newAuthority(t, "ours") // of the same name
@@ -186,6 +260,8 @@ func TestWhoIsLetIn(t *testing.T) {
 		"a name that begins like an allowed one":          {[]string{"kube-apiserver"}, []tls.Certificate{issue(t, caller("kube-apiserver-2"), ours)}, false},
 		"an allowed name in a certificate of another CA":  {[]string{"kube-apiserver"}, []tls.Certificate{issue(t, caller("kube-apiserver"), foreign)}, false},
 		"no certificate, although names would be allowed": {[]string{"kube-apiserver"}, nil, false},
+		"a chain of four certificates":                    {nil, []tls.Certificate{chain(issue(t, caller("anyone"), ours), ours, 4)}, true},
+		"a chain of five certificates":                    {nil, []tls.Certificate{chain(issue(t, caller("anyone"), ours), ours, 5)}, false},
 		"no name at all, if a name is needed":             {[]string{"kube-apiserver"}, []tls.Certificate{issue(t, caller(""), ours)}, false},
 	} {
 		for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {

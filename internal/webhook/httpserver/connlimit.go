@@ -5,118 +5,204 @@ package httpserver
 
 import (
 	"container/list"
+	"context"
 	"crypto/tls"
+	"errors"
 	"net"
 	"net/http"
 	"net/netip"
 	"sync"
+
+	"github.com/lanyard-dev/lanyard/internal/webhook/bounds"
 )
 
-// Use limits the server to this many open connections. It sets the server's
-// ConnState.
+// Use limits the server's connections, and so its handlers: a connection has at most one,
+// and counts until it has returned. It sets the server's ConnState and ConnContext, and wraps
+// its Handler.
 //
-// If there is one too many, an old connection is closed: of the connections that have not
-// sent a request yet, if they are more than half, or else of all. Of these, it is one of
-// the address that has most of them, and the one whose state (new, idle or with a
-// request) has not changed for the longest time. So a client that opens very many
-// connections closes its own. The connections of an API server or a kubelet stay: they
-// are few, or are used again and again.
-func Use(server *http.Server, limit int) {
-	l := &limiter{limit: limit, open: map[net.Conn]place{}, sources: map[netip.Addr]*source{}}
-	server.ConnState = l.changed
+// A new connection takes the place of an old one, of the address that has most of them: the
+// one whose state has not changed for the longest time. Connections that have not sent a
+// request yet are limited on their own, since a TLS handshake takes more memory than a
+// request, and only take each other's places. So a client that opens very many connections
+// closes its own. The connections of an API server or a kubelet stay: they are few, or are
+// used again and again.
+//
+// The context of a closed connection ends, and so does its handler, unless it is computing.
+// While very many have not ended, new connections are refused: of the room for handlers that
+// have not ended, an address gets at most as much as it leaves free for others.
+func Use(server *http.Server, limit bounds.Connections) {
+	l := &limiter{
+		limit: limit, open: map[net.Conn]*connection{}, fresh: newGroup(), used: newGroup(), ending: map[netip.Addr]int{},
+	}
+	server.ConnState, server.ConnContext = l.changed, l.accepted
+	handler := server.Handler
+	server.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		handler.ServeHTTP(w, r)
+		if errors.Is(context.Cause(r.Context()), errNoRoom) {
+			panic(http.ErrAbortHandler) // or net/http would wait for a client whose body it has not read
+		}
+	})
 }
 
-// limiter keeps the open connections.
+// errNoRoom is the cause of the end of a context whose connection was closed to make room.
+var errNoRoom = errors.New("the connection made room for others")
+
+// limiter has the connections whose handlers have not ended.
 type limiter struct {
-	limit int
+	limit bounds.Connections
 
-	mu      sync.Mutex
-	open    map[net.Conn]place
-	fresh   int // connections that have not sent a request yet
-	sources map[netip.Addr]*source
+	mu          sync.Mutex
+	open        map[net.Conn]*connection
+	fresh, used group              // fresh ones have not sent a request yet
+	changes     int64              // of the state of any connection
+	ending      map[netip.Addr]int // were closed to make room for an address
+	endingCount int
 }
 
-// source has the connections of one address. Its lists are ordered by the last change
-// of the connection's state, the longest unchanged first.
-type source struct{ fresh, used list.List } // of net.Conn
-
-// place is where a connection is.
-type place struct {
+// connection is a connection, and where it is.
+type connection struct {
+	net.Conn
 	address netip.Addr
-	list    *list.List
+	cancel  context.CancelCauseFunc // ends its handler
+	in      *group                  // nil once it was closed to make room for roomFor
 	element *list.Element
+	changed int64 // number of the last change
+	roomFor netip.Addr
+}
+
+// group has the connections of each address in a list, which is ordered by the last change of
+// the connection's state, the longest unchanged first.
+type group struct {
+	lists map[netip.Addr]*list.List // of *connection
+	count int
+}
+
+func newGroup() group { return group{lists: map[netip.Addr]*list.List{}} }
+
+func (g *group) add(c *connection) {
+	from := g.lists[c.address]
+	if from == nil {
+		from = list.New()
+		g.lists[c.address] = from
+	}
+	c.in, c.element = g, from.PushBack(c)
+	g.count++
+}
+
+func (g *group) remove(c *connection) {
+	from := g.lists[c.address]
+	from.Remove(c.element)
+	if from.Len() == 0 {
+		delete(g.lists, c.address)
+	}
+	g.count--
+	c.in = nil
+}
+
+// oldest returns the first connection of an address.
+func (g *group) oldest(address netip.Addr) *connection {
+	return g.lists[address].Front().Value.(*connection)
+}
+
+// most returns the oldest connection of the address that has the most. Of several addresses,
+// it is the oldest of all.
+func (g *group) most() (oldest *connection) {
+	n := 0
+	for from, connections := range g.lists {
+		first := g.oldest(from)
+		if connections.Len() > n || connections.Len() == n && first.changed < oldest.changed {
+			oldest, n = first, connections.Len()
+		}
+	}
+	return oldest
+}
+
+// accepted returns the context for the requests of a connection.
+func (l *limiter) accepted(ctx context.Context, conn net.Conn) context.Context {
+	ctx, cancel := context.WithCancelCause(ctx)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.open[conn] = &connection{Conn: conn, address: addressOf(conn), cancel: cancel}
+	return ctx
 }
 
 func (l *limiter) changed(conn net.Conn, state http.ConnState) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.remove(conn) && state != http.StateNew {
-		return // it was closed
+	c := l.open[conn]
+	if c == nil {
+		return // it was refused
 	}
-	if state == http.StateClosed || state == http.StateHijacked {
+	l.changes++
+	c.changed = l.changes
+	switch {
+	case state == http.StateNew:
+		l.admit(c)
+	case state == http.StateClosed || state == http.StateHijacked:
+		l.remove(c)
+	case c.in != nil:
+		c.in.remove(c)
+		l.used.add(c)
+		if first, ok := unencrypted(conn).(*guardedConn); ok {
+			first.allowAll()
+		}
+	}
+}
+
+// admit counts a new connection, or refuses it.
+func (l *limiter) admit(c *connection) {
+	if l.ending[c.address] >= l.limit.Ending-l.endingCount {
+		delete(l.open, c.Conn)
+		closeAtOnce(c)
 		return
 	}
-	l.add(conn, state)
-	if len(l.open) > l.limit {
-		l.closeOne()
+	l.fresh.add(c)
+	switch {
+	case l.fresh.lists[c.address].Len() > l.limit.FreshOfOneAddress:
+		l.makeRoom(c.address, l.fresh.oldest(c.address))
+	case l.fresh.count > l.limit.Fresh:
+		l.makeRoom(c.address, l.fresh.most())
+	case l.fresh.count+l.used.count > l.limit.Open:
+		l.makeRoom(c.address, l.used.most())
 	}
 }
 
-func (l *limiter) add(conn net.Conn, state http.ConnState) {
-	address := addressOf(conn)
-	from := l.sources[address]
-	if from == nil {
-		from = new(source)
-		l.sources[address] = from
-	}
-	in := &from.used
-	if state == http.StateNew {
-		in = &from.fresh
-		l.fresh++
-	}
-	l.open[conn] = place{address, in, in.PushBack(conn)}
+// makeRoom closes a connection to make room for an address.
+func (l *limiter) makeRoom(address netip.Addr, c *connection) {
+	c.in.remove(c)
+	c.roomFor = address
+	l.ending[address]++
+	l.endingCount++
+	closeAtOnce(c)
 }
 
-// remove reports whether the connection was open.
-func (l *limiter) remove(conn net.Conn) bool {
-	at, known := l.open[conn]
-	if !known {
-		return false
+// remove forgets a connection whose handler has returned.
+func (l *limiter) remove(c *connection) {
+	delete(l.open, c.Conn)
+	c.cancel(nil)
+	if c.in != nil {
+		c.in.remove(c)
+		return
 	}
-	delete(l.open, conn)
-	at.list.Remove(at.element)
-	from := l.sources[at.address]
-	if at.list == &from.fresh {
-		l.fresh--
+	l.endingCount--
+	if l.ending[c.roomFor]--; l.ending[c.roomFor] == 0 {
+		delete(l.ending, c.roomFor)
 	}
-	if from.fresh.Len()+from.used.Len() == 0 {
-		delete(l.sources, at.address)
-	}
-	return true
 }
 
-func (l *limiter) closeOne() {
-	onlyFresh := l.fresh > l.limit/2
-	var most int
-	var in *list.List
-	for _, from := range l.sources {
-		n, candidates := from.fresh.Len(), &from.fresh
-		if !onlyFresh {
-			n += from.used.Len()
-			if from.used.Len() > 0 {
-				candidates = &from.used
-			}
-		}
-		if n > most {
-			most, in = n, candidates
-		}
-	}
-	conn := in.Front().Value.(net.Conn)
-	l.remove(conn)
+// closeAtOnce closes a connection without a farewell, which could wait for the client, and
+// ends its handler.
+func closeAtOnce(c *connection) {
+	c.cancel(errNoRoom)
+	_ = unencrypted(c.Conn).Close()
+}
+
+// unencrypted returns the connection below TLS.
+func unencrypted(conn net.Conn) net.Conn {
 	if encrypted, ok := conn.(*tls.Conn); ok {
-		conn = encrypted.NetConn() // without a farewell, which could wait for the client
+		return encrypted.NetConn()
 	}
-	_ = conn.Close()
+	return conn
 }
 
 // addressOf returns the address of the client. Clients without an IP address count as

@@ -19,6 +19,8 @@ import (
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/lanyard-dev/lanyard/internal/webhook/bounds"
 )
 
 // shutdownTimeout is how long requests in progress may take to finish. The API
@@ -35,16 +37,9 @@ const (
 	// maxHeaderBytes limits the header of a request. net/http keeps about 200
 	// bytes for each line of it, however short the line is.
 	maxHeaderBytes = 8 << 10
-	// readHeaderTimeout also limits the TLS handshake.
-	readHeaderTimeout = 5 * time.Second
 	// requestTimeout limits reading a request, and writing its response. The API
 	// server waits at most 30 seconds.
 	requestTimeout = 35 * time.Second
-	// MaxReviewConnections is for all API servers together. Each has as many
-	// connections as reviews at a time, and a review takes a millisecond.
-	MaxReviewConnections = 256
-	// MaxOtherConnections is for kubelets and Prometheus.
-	MaxOtherConnections = 32
 )
 
 // New returns a server with limits on the number, the memory and the time of
@@ -52,21 +47,21 @@ const (
 // If tlsConfig is set, it serves HTTPS. It only speaks HTTP/1.1, as the API server
 // does to a webhook behind a Service: an HTTP/2 connection could carry 250
 // requests at a time.
-func New(address string, handler http.Handler, tlsConfig *tls.Config, maxConnections int, log logr.Logger) *http.Server {
+func New(address string, handler http.Handler, tlsConfig *tls.Config, limit bounds.Connections, log logr.Logger) *http.Server {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	server := &http.Server{
 		Addr: address, Handler: handler, TLSConfig: tlsConfig,
 		Protocols:         protocols,
 		MaxHeaderBytes:    maxHeaderBytes,
-		ReadHeaderTimeout: readHeaderTimeout,
+		ReadHeaderTimeout: bounds.HandshakeTimeout, // also of the TLS handshake
 		ReadTimeout:       requestTimeout,
 		WriteTimeout:      requestTimeout,
 		IdleTimeout:       90 * time.Second,
 		// These messages are about clients, such as probes that disconnect.
 		ErrorLog: slog.NewLogLogger(logr.ToSlogHandler(log.V(1)), slog.LevelInfo),
 	}
-	Use(server, maxConnections)
+	Use(server, limit)
 	return server
 }
 
@@ -87,7 +82,7 @@ func Serve(ctx context.Context, server *http.Server, listener net.Listener, read
 	if wait.PollUntilContextCancel(ctx, ReadyInterval, true, isReady) != nil {
 		return listener.Close()
 	}
-	listener = finalListener{listener}
+	listener = guardedListener{listener}
 	stopped := make(chan error, 1)
 	go func() {
 		<-ctx.Done()

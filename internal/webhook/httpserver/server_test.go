@@ -13,6 +13,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptrace"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -22,6 +23,8 @@ import (
 
 	"github.com/go-logr/logr"
 
+	"github.com/lanyard-dev/lanyard/internal/webhook/bounds"
+	"github.com/lanyard-dev/lanyard/test/support/hostile"
 	"github.com/lanyard-dev/lanyard/test/support/memnet"
 )
 
@@ -32,7 +35,7 @@ func always() bool { return true }
 
 // serve runs the server of New until the test ends. It accepts connections once ready returns
 // true.
-func serve(t *testing.T, handler http.Handler, config *tls.Config, limit int, ready func() bool) *memnet.Listener {
+func serve(t *testing.T, handler http.Handler, config *tls.Config, limit bounds.Connections, ready func() bool) *memnet.Listener {
 	t.Helper()
 	listener := memnet.Listen(connBuffer)
 	server := New("memnet", handler, config, limit, logr.Discard())
@@ -70,7 +73,7 @@ func dialTLS(t *testing.T, listener *memnet.Listener, from string, protocols ...
 func TestHeadersDoNotFillTheMemory(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		conn := memnet.Dial(t, serve(t, http.NotFoundHandler(), nil, 10, always), "10.0.0.1")
+		conn := memnet.Dial(t, serve(t, http.NotFoundHandler(), nil, bounds.Others, always), "10.0.0.1")
 		sent := make(chan int, 1)
 		go func() {
 			n, _ := io.WriteString(conn, "GET / HTTP/1.1\r\nHost: x\r\n"+strings.Repeat("x:\r\n", 1<<18))
@@ -91,10 +94,52 @@ func TestHeadersDoNotFillTheMemory(t *testing.T) {
 	})
 }
 
+// With 200 connections that each sent a hello of 65 KB, a replica used 250 MiB.
+func TestAHandshakeDoesNotFillTheMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		listener := serve(t, http.NotFoundHandler(), serverConfig(t), bounds.Reviews, always)
+		hello := hostile.Hello(bounds.FirstBytes)
+		before := heap()
+		for range bounds.Reviews.FreshOfOneAddress {
+			if _, err := io.WriteString(memnet.Dial(t, listener, "10.0.0.2"), hello); err != nil {
+				t.Fatal(err)
+			}
+		}
+		synctest.Wait()
+		each := (heap() - before) / int64(bounds.Reviews.FreshOfOneAddress)
+		t.Logf("%d bytes of memory for a hello of %d bytes", each, len(hello))
+		const stacks = 16 << 10 // of its goroutines
+		if each+stacks > bounds.FreshBytes {
+			t.Errorf("got %d bytes of memory for each connection, want at most %d", each, bounds.FreshBytes)
+		}
+
+		conn := memnet.Dial(t, listener, "10.0.0.2")
+		sent := 0
+		for long := hostile.Hello(60 << 10); sent < len(long); sent++ {
+			if _, err := io.WriteString(conn, long[sent:sent+1]); err != nil {
+				break
+			}
+			synctest.Wait()
+		}
+		if sent > bounds.FirstBytes+1 {
+			t.Errorf("the server took %d bytes of a hello, want at most %d", sent, bounds.FirstBytes)
+		}
+	})
+}
+
+// heap returns the memory that is in use.
+func heap() int64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
 func TestAServerSpeaksOnlyHTTP1(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		listener := serve(t, http.NotFoundHandler(), serverConfig(t), 10, always)
+		listener := serve(t, http.NotFoundHandler(), serverConfig(t), bounds.Others, always)
 		if got := dialTLS(t, listener, "10.0.0.1", "h2", "http/1.1").ConnectionState().NegotiatedProtocol; got != "http/1.1" {
 			t.Errorf("got protocol %q, want http/1.1", got)
 		}
@@ -111,7 +156,7 @@ func TestAWriteEndsAtItsDeadline(t *testing.T) {
 			_ = http.NewResponseController(w).SetWriteDeadline(start.Add(100 * time.Millisecond))
 			_, _ = w.Write(make([]byte, 1<<20))
 			took <- time.Since(start)
-		}), serverConfig(t), 10, always), "10.0.0.1")
+		}), serverConfig(t), bounds.Others, always), "10.0.0.1")
 		if _, err := io.WriteString(conn, "GET / HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
 			t.Fatal(err)
 		}
@@ -134,11 +179,11 @@ func TestIdleClientsAreDisconnected(t *testing.T) {
 		https   bool
 		want    time.Duration
 	}{
-		"a header that does not end":        {"GET / HTTP/1.1\r\n", false, 5 * time.Second},
+		"a header that does not end":        {"GET / HTTP/1.1\r\n", false, 2 * time.Second},
 		"a body that does not come":         {"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 65536\r\n\r\n{", false, 35 * time.Second},
 		"a response that is not read":       {"GET /long HTTP/1.1\r\nHost: x\r\n\r\n", false, 35 * time.Second},
-		"a connection without a request":    {"", false, 5 * time.Second},
-		"a connection without a handshake":  {"", true, 5 * time.Second},
+		"a connection without a request":    {"", false, 2 * time.Second},
+		"a connection without a handshake":  {"", true, 2 * time.Second},
 		"a connection between two requests": {"GET / HTTP/1.1\r\nHost: x\r\n\r\n", false, 90 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -148,7 +193,7 @@ func TestIdleClientsAreDisconnected(t *testing.T) {
 				if test.https {
 					config = serverConfig(t)
 				}
-				conn := memnet.Dial(t, serve(t, handler, config, 10, always), "10.0.0.1")
+				conn := memnet.Dial(t, serve(t, handler, config, bounds.Others, always), "10.0.0.1")
 				if _, err := io.WriteString(conn, test.request); err != nil {
 					t.Fatal(err)
 				}
@@ -171,7 +216,7 @@ func TestConnectionsWaitUntilTheyCanBeServed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var ready atomic.Bool
-		listener := serve(t, http.NotFoundHandler(), serverConfig(t), 10, ready.Load)
+		listener := serve(t, http.NotFoundHandler(), serverConfig(t), bounds.Others, ready.Load)
 		client := tls.Client(memnet.Dial(t, listener, "10.0.0.1"), &tls.Config{InsecureSkipVerify: true})
 		shaken := make(chan error, 1)
 		go func() { shaken <- client.HandshakeContext(t.Context()) }()
@@ -215,7 +260,7 @@ func TestConnectionsAreClosedWhileDraining(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		draining := make(chan struct{})
 		handler := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
-		listener := serve(t, Closing(draining, handler), nil, 10, always)
+		listener := serve(t, Closing(draining, handler), nil, bounds.Others, always)
 		client := http.Client{Transport: &http.Transport{DialContext: listener.DialContext("10.0.0.1")}}
 		post := func() (closed, reused bool) {
 			t.Helper()

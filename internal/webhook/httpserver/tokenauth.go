@@ -7,7 +7,9 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -27,6 +29,9 @@ const (
 	// tokensPerSecond and tokensBurst limit the tokens that the API server is asked about: any
 	// pod can send one. Prometheus sends one for each scrape.
 	tokensPerSecond, tokensBurst = 5, 20
+	// maxWaiting limits the requests of one address that wait for a turn: another address waits
+	// at most for these, and not for all bad tokens that one client sends.
+	maxWaiting = 4
 	// tokenTimeout limits the wait for a turn and for the API server.
 	tokenTimeout = 5 * time.Second
 )
@@ -36,7 +41,7 @@ const (
 // status 401 or 403. The client must be allowed to create TokenReviews and
 // SubjectAccessReviews.
 func Authorize(client dynamic.Interface, path string, next http.Handler, log logr.Logger) http.Handler {
-	a := &authorizer{client: client, path: path, turns: rate.NewLimiter(tokensPerSecond, tokensBurst)}
+	a := &authorizer{client: client, path: path, turns: turns{limiter: rate.NewLimiter(tokensPerSecond, tokensBurst), waiting: map[netip.Addr]int{}}}
 	failures := rate.Sometimes{Interval: time.Second}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		status, err := a.authorize(r)
@@ -54,7 +59,46 @@ func Authorize(client dynamic.Interface, path string, next http.Handler, log log
 type authorizer struct {
 	client dynamic.Interface
 	path   string
-	turns  *rate.Limiter
+	turns  turns
+}
+
+// turns lets requests ask the API server, in the order in which they came.
+type turns struct {
+	limiter *rate.Limiter
+
+	mu      sync.Mutex
+	waiting map[netip.Addr]int // only addresses with a request that waits
+}
+
+// wait waits for a turn of a request. It fails at once if maxWaiting requests of the same
+// address wait already.
+func (t *turns) wait(ctx context.Context, address netip.Addr) error {
+	if t.limiter.Allow() {
+		return nil
+	}
+	if !t.add(address) {
+		return fmt.Errorf("%d requests of %s are waiting", maxWaiting, address)
+	}
+	defer t.remove(address)
+	return t.limiter.Wait(ctx)
+}
+
+func (t *turns) add(address netip.Addr) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.waiting[address] >= maxWaiting {
+		return false
+	}
+	t.waiting[address]++
+	return true
+}
+
+func (t *turns) remove(address netip.Addr) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.waiting[address]--; t.waiting[address] == 0 {
+		delete(t.waiting, address)
+	}
 }
 
 // authorize returns the status for the request: 200 if it is allowed. The error is
@@ -66,7 +110,8 @@ func (a *authorizer) authorize(r *http.Request) (status int, err error) {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), tokenTimeout)
 	defer cancel()
-	if err := a.turns.Wait(ctx); err != nil {
+	address, _ := netip.ParseAddrPort(r.RemoteAddr) // clients without an IP address count as one
+	if err := a.turns.wait(ctx, address.Addr().Unmap()); err != nil {
 		return http.StatusTooManyRequests, fmt.Errorf("more than %d tokens a second: %w", tokensPerSecond, err)
 	}
 	reviewed, err := a.review(ctx, tokenReviews, "TokenReview", map[string]any{"token": token})

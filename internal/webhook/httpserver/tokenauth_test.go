@@ -4,17 +4,23 @@
 package httpserver
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"maps"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
+	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/dynamic/fake"
@@ -52,7 +58,13 @@ func newClient() *fake.FakeDynamicClient {
 
 func get(t *testing.T, handler http.Handler, method, authorization string) *httptest.ResponseRecorder {
 	t.Helper()
+	return getFrom(t, handler, "192.0.2.1", method, authorization)
+}
+
+func getFrom(t *testing.T, handler http.Handler, address, method, authorization string) *httptest.ResponseRecorder {
+	t.Helper()
 	request := httptest.NewRequestWithContext(t.Context(), method, "/metrics", nil)
+	request.RemoteAddr = net.JoinHostPort(address, "1234")
 	if authorization != "" {
 		request.Header.Set("Authorization", authorization)
 	}
@@ -124,10 +136,53 @@ func TestTheAPIServerIsNotAskedWithoutLimit(t *testing.T) {
 		for range callers {
 			got[<-statuses]++
 		}
-		const asked = 19 + 25 // the rest of the burst, and those of five seconds
+		const asked = 19 + maxWaiting // the rest of the burst, and those that may wait
 		want := map[int]int{http.StatusUnauthorized: asked, http.StatusTooManyRequests: callers - asked}
 		if !maps.Equal(got, want) || len(client.Actions()) != 1+asked {
 			t.Errorf("got statuses %v and %d tokens asked about, want %v and %d", got, len(client.Actions()), want, 1+asked)
+		}
+	})
+}
+
+// Otherwise nobody could see the metrics while somebody attacks the webhook.
+func TestBadTokensOfAnAddressDoNotTakeTheTurnsOfAnother(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		handler := Authorize(newClient(), "/metrics", metrics, logr.Discard())
+		ctx, cancel := context.WithCancel(t.Context())
+		var attackers sync.WaitGroup
+		for i := range 28 {
+			attackers.Go(func() {
+				for ctx.Err() == nil {
+					getFrom(t, handler, fmt.Sprintf("10.0.0.%d", 2+i%2), http.MethodGet, "Bearer forged")
+					time.Sleep(10 * time.Millisecond)
+				}
+			})
+		}
+		for range 6 {
+			time.Sleep(15 * time.Second)
+			start := time.Now()
+			got := getFrom(t, handler, "10.0.0.1", http.MethodGet, "Bearer prometheus").Code
+			if took := time.Since(start); got != http.StatusOK || took > 2*time.Second {
+				t.Errorf("got status %d after %s, want 200 after at most 2 seconds", got, took)
+			}
+		}
+		cancel()
+		attackers.Wait()
+	})
+}
+
+func TestAddressesThatDoNotWaitTakeNoMemory(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		turns := turns{limiter: rate.NewLimiter(1000, 1), waiting: map[netip.Addr]int{}}
+		for i := range 1000 {
+			if err := turns.wait(t.Context(), netip.AddrFrom4([4]byte{10, 0, byte(i / 256), byte(i)})); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if len(turns.waiting) != 0 {
+			t.Errorf("got %d addresses, want none", len(turns.waiting))
 		}
 	})
 }

@@ -28,9 +28,11 @@ type Recorder interface {
 
 // Options configure a Reader or a Cache. Client, Resource and Prefix are required.
 type Options struct {
-	// Client lists, watches and reads the metadata of the objects. Live reads are
-	// subject to its rate limits.
+	// Client lists and watches the metadata of the objects.
 	Client metadata.Interface
+	// Reads makes the live reads, which are subject to its rate limits. It comes from
+	// NewReadClient, which limits their memory. If nil, it is Client.
+	Reads metadata.Interface
 	// Resource is the resource, in all namespaces.
 	Resource schema.GroupVersionResource
 	// Prefix is the prefix of the annotations to keep, such as "lanyard.dev/".

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,6 +20,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/metadata"
+
+	"github.com/lanyard-dev/lanyard/internal/webhook/bounds"
 )
 
 const (
@@ -386,6 +389,40 @@ func TestACanceledCallerStopsOnlyItsOwnWait(t *testing.T) {
 		g.answers <- answer{meta: serviceAccount("ns", "app", roleARN, "r")}
 		(<-second).wantRole(t, "r")
 		g.wantReads(t, 1)
+	})
+}
+
+// With callers that left after 10 ms, 15,000 reads waited for their turn. A read in progress
+// keeps its turn, or else the connections to the API server would grow in number.
+func TestAReadThatNobodyWaitsForLosesItsPlace(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var begun, reads atomic.Int64
+		c := newCache(t, func(ctx context.Context, _, _ string) (*metav1.PartialObjectMetadata, error) {
+			begun.Add(1)
+			reads.Add(1)
+			defer reads.Add(-1)
+			<-ctx.Done()
+			return nil, ctx.Err()
+		})
+		ctx, leave := context.WithCancel(t.Context())
+		var callers sync.WaitGroup
+		for i := range bounds.Reads + 100 {
+			callers.Go(func() { _, _ = c.Get(ctx, "ns", fmt.Sprintf("app-%d", i)) })
+		}
+		synctest.Wait()
+		began := time.Now()
+		leave()
+		callers.Wait()
+		synctest.Wait()
+		if got, joinable := reads.Load(), len(c.reads); got != bounds.Reads || joinable != 0 {
+			t.Errorf("got %d reads when nobody waits, and %d to join, want those in progress, %d, and none", got, joinable, bounds.Reads)
+		}
+		time.Sleep(time.Until(began.Add(readTimeout)))
+		synctest.Wait()
+		if got, all := reads.Load(), begun.Load(); got != 0 || all != bounds.Reads {
+			t.Errorf("got %d reads after %s, and %d in total, want none and %d", got, readTimeout, all, bounds.Reads)
+		}
 	})
 }
 

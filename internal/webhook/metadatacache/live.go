@@ -7,12 +7,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sync/semaphore"
-	"golang.org/x/sync/singleflight"
+	"github.com/go-logr/logr"
 	"golang.org/x/time/rate"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,28 +21,47 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/lanyard-dev/lanyard/internal/texts"
+	"github.com/lanyard-dev/lanyard/internal/webhook/bounds"
 )
 
 // Limits of the live reads: anybody who reaches the webhook can name objects that do
-// not exist. A read above the limits waits for its turn.
+// not exist. Reads above the limits wait for their turns, which go to the client (see
+// bounds.Client) that holds the least.
 const (
-	maxReads       = 64 // at a time
 	readsPerSecond = 200
 	readsBurst     = 400
-	// readTimeout limits one live read. One Get waits for at most two of them, and no
-	// longer than its context allows.
+	// readTimeout limits one live read, the wait for its turn included. One Get waits for at
+	// most two of them, and no longer than its context allows.
 	readTimeout = 5 * time.Second
 )
 
 // Reader reads the Lanyard annotations of the objects of one resource from the API
 // server. Its methods may be called concurrently.
 type Reader struct {
-	opts        Options
-	maxBytes    atomic.Int64
-	invalidated invalidations
-	reads       singleflight.Group
-	slots       *semaphore.Weighted
-	rate        *rate.Limiter
+	opts         Options
+	maxBytes     atomic.Int64
+	invalidated  invalidations
+	turns, large *bounds.Pool
+	rate         *rate.Limiter
+
+	mu    sync.Mutex
+	reads map[readKey]*read // that callers wait for
+}
+
+// readKey is an object that a client reads. Clients do not share reads: one would wait for
+// the turn of another.
+type readKey struct {
+	types.NamespacedName
+	client netip.Addr
+}
+
+// read is a live read, which waits for its turn at first.
+type read struct {
+	waiting int // callers; Reader.mu protects it
+	cancel  context.CancelFunc
+	done    chan struct{} // closed when the result is set
+	object  Object
+	err     error
 }
 
 // NewReader returns a Reader. It ignores the options of a Cache.
@@ -54,9 +74,14 @@ func NewReader(opts Options) (*Reader, error) {
 	case !strings.HasSuffix(opts.Prefix, "/"):
 		return nil, fmt.Errorf("metadata cache: annotation prefix: got %q, want one that ends with a slash", opts.Prefix)
 	}
+	if opts.Reads == nil {
+		opts.Reads = opts.Client
+	}
 	r := &Reader{
 		opts:  opts,
-		slots: semaphore.NewWeighted(maxReads),
+		large: bounds.NewPool(1, bounds.Reads, errors.New("no turn in time")),
+		turns: bounds.NewPool(bounds.Reads, bounds.PendingReads, errors.New("no turn in time")),
+		reads: map[readKey]*read{},
 		rate:  rate.NewLimiter(readsPerSecond, readsBurst),
 	}
 	r.SetMaxBytes(opts.MaxBytes)
@@ -100,8 +125,8 @@ func (r *Reader) Forget(age time.Duration) { r.invalidated.forget(time.Now().Add
 // Get returns the object from the API server. A cluster-scoped object has no
 // namespace.
 //
-// Callers that wait for the same object share a read. A caller that is canceled stops
-// only its own wait. The error for an object that does not exist satisfies
+// Callers of one client that wait for the same object share a read. A caller that is
+// canceled stops only its own wait; a read that nobody waits for loses its place in the line. The error for an object that does not exist satisfies
 // apierrors.IsNotFound; after any other error nothing is known of the object, and the
 // caller may try again.
 func (r *Reader) Get(ctx context.Context, namespace, name string) (Object, error) {
@@ -150,38 +175,83 @@ func (r *Reader) read(ctx context.Context, id types.NamespacedName) (Object, err
 // The result is not stored in a cache. Only the watch writes to it, so that
 // an older state never overwrites a newer one.
 func (r *Reader) share(ctx context.Context, id types.NamespacedName) (object Object, joined bool, err error) {
-	// Only the caller that starts the read runs its function. started is set before
-	// the result is sent, and read after the result is received.
-	started := false
-	results := r.reads.DoChan(id.String(), func() (any, error) {
-		started = true
-		// Other callers may wait for this read, so the context of the first one does
-		// not cancel it.
-		return r.readNow(context.WithoutCancel(ctx), id)
-	})
+	key := readKey{id, bounds.Client(ctx)}
+	current, joined := r.join(ctx, key)
+	defer r.leave(key, current)
 	select {
 	case <-ctx.Done():
 		return Object{}, false, ctx.Err()
-	case result := <-results:
-		object, _ = result.Val.(Object)
-		return object, !started, result.Err
+	case <-current.done:
+		return current.object, joined, current.err
+	}
+}
+
+// join adds a caller to the read, and starts it if there is none.
+func (r *Reader) join(ctx context.Context, key readKey) (current *read, joined bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	current, joined = r.reads[key]
+	if !joined {
+		// Other callers may join, so the context of the first one does not cancel it.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readTimeout)
+		current = &read{cancel: cancel, done: make(chan struct{})}
+		r.reads[key] = current
+		go func() {
+			current.object, current.err = r.readNow(ctx, key)
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.endJoining(key, current)
+			close(current.done)
+		}()
+	}
+	current.waiting++
+	return current, joined
+}
+
+// leave removes a caller from the read. The last one ends its wait for a turn.
+func (r *Reader) leave(key readKey, current *read) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if current.waiting--; current.waiting == 0 {
+		r.endJoining(key, current)
+		current.cancel()
+	}
+}
+
+// endJoining makes later callers start another read. The caller holds r.mu.
+func (r *Reader) endJoining(key readKey, current *read) {
+	if r.reads[key] == current {
+		delete(r.reads, key)
 	}
 }
 
 // readNow reads the object when it is its turn.
-func (r *Reader) readNow(ctx context.Context, id types.NamespacedName) (Object, error) {
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
-	defer cancel()
-	err := r.slots.Acquire(ctx, 1)
+//
+// The context may end the wait, but not the request to the API server, which keeps its turn
+// until the response. A client of HTTP/2 would not be done with it: the request still counts
+// as one of its connection, and the next requests open other connections. A client of HTTP/1.1
+// would close the connection.
+func (r *Reader) readNow(ctx context.Context, key readKey) (Object, error) {
+	turn := r.turns.Claim(key.client)
+	err := turn.Take(ctx, 1)
 	if err == nil {
-		defer r.slots.Release(1)
+		defer turn.Keep(0)
 		err = r.rate.Wait(ctx)
 	}
 	if err != nil {
 		return Object{}, fmt.Errorf("too many other objects are being read: %w", err)
 	}
+	deadline, _ := ctx.Deadline()
+	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), deadline)
+	defer cancel()
+	ctx = logr.NewContext(ctx, logr.Discard()) // the caller reports the error
+	large := r.large.Claim(key.client)
+	defer large.Keep(0)
 	// Without a resource version, it is a quorum read.
-	meta, err := r.opts.Client.Resource(r.opts.Resource).Namespace(id.Namespace).Get(ctx, id.Name, metav1.GetOptions{})
+	meta, err := r.opts.Reads.Resource(r.opts.Resource).Namespace(key.Namespace).Get(withLargeTurn(ctx, &large), key.Name, metav1.GetOptions{})
+	if refused := (refusedError{}); errors.As(err, &refused) {
+		err = refused // without the client's advice to retry
+	}
 	if err != nil {
 		return Object{}, err
 	}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"runtime"
 	"slices"
 	"strings"
@@ -18,6 +19,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/lanyard-dev/lanyard/internal/webhook/bounds"
 )
 
 // bounded returns a cache for this many bytes, whose live reads return a
@@ -150,7 +153,7 @@ func TestLiveReadsAreLimitedInNumber(t *testing.T) {
 			return serviceAccount(namespace, name), nil
 		})
 		var readers sync.WaitGroup
-		for i := range 2 * maxReads {
+		for i := range 2 * bounds.Reads {
 			readers.Go(func() {
 				if _, err := c.Get(t.Context(), "ns", fmt.Sprintf("app-%d", i)); err != nil {
 					t.Errorf("got error %v, want each read to have its turn", err)
@@ -158,13 +161,58 @@ func TestLiveReadsAreLimitedInNumber(t *testing.T) {
 			})
 		}
 		synctest.Wait()
-		if got := begun.Load(); got != maxReads {
-			t.Errorf("got %d reads at a time, want %d", got, maxReads)
+		if got := begun.Load(); got != bounds.Reads {
+			t.Errorf("got %d reads at a time, want %d", got, bounds.Reads)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if _, err := c.Get(ctx, "ns", "impatient"); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got error %v for a caller that does not wait, want %v", err, context.DeadlineExceeded)
+		}
+		close(leave)
+		readers.Wait()
+	})
+}
+
+// A client with very many reads does not delay the read of another client by more than a
+// read in progress.
+func TestClientsTakeTurnsInLiveReads(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		begun, leave := make(chan string, 1000), make(chan struct{})
+		c := newCache(t, func(_ context.Context, namespace, name string) (*metav1.PartialObjectMetadata, error) {
+			begun <- name
+			<-leave
+			return serviceAccount(namespace, name), nil
+		})
+		attacker := bounds.WithClient(t.Context(), netip.MustParseAddr("10.0.0.2"))
+		ordinary := bounds.WithClient(t.Context(), netip.MustParseAddr("10.0.0.1"))
+		const clients = bounds.Reads + bounds.PendingReads + 10
+		var refused atomic.Int64
+		var readers sync.WaitGroup
+		for i := range clients {
+			readers.Go(func() {
+				if _, err := c.Get(attacker, "ns", fmt.Sprintf("app-%d", i)); err != nil {
+					refused.Add(1)
+				}
+			})
+			synctest.Wait()
+		}
+		if got := refused.Load(); got != 10 {
+			t.Errorf("got %d reads refused at once, want 10", got)
+		}
+		readers.Go(func() {
+			if _, err := c.Get(ordinary, "ns", "app-0"); err != nil { // the attacker reads it too
+				t.Errorf("got error %v for the read of another client", err)
+			}
+		})
+		synctest.Wait()
+		for len(begun) > 0 {
+			<-begun
+		}
+		leave <- struct{}{} // one read ends
+		if got := <-begun; got != "app-0" {
+			t.Errorf("got a read of %s next, want that of the other client", got)
 		}
 		close(leave)
 		readers.Wait()
@@ -276,5 +324,27 @@ func TestReplaceKeepsOnlyTheItems(t *testing.T) {
 				t.Errorf("got %v and %d bytes, want %s and %d bytes", got, s.used(), test.want, bytes)
 			}
 		})
+	}
+}
+
+// Of 20,000 ServiceAccounts, a third has an identity in three clouds.
+func TestManyServiceAccountsFit(t *testing.T) {
+	t.Parallel()
+	const goMemoryLimit = 128 << 20 * 9 / 10 // of the chart
+	c := bounded(t, bounds.CacheBytes(goMemoryLimit))
+	for i := range 20_000 {
+		var pairs []string
+		if i%3 == 0 {
+			pairs = []string{label, "enabled", roleARN, strings.Repeat("x", 80), prefix + "azure-client-id", strings.Repeat("x", 36),
+				prefix + "gcp-workload-identity-provider", strings.Repeat("x", 140), prefix + "gcp-service-account", strings.Repeat("x", 60)}
+		}
+		if err := (reflectorStore{c}).Add(serviceAccount(fmt.Sprintf("namespace-%d", i%500), fmt.Sprintf("application-%d", i), pairs...)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	used, limit := c.Bytes()
+	t.Logf("%d of %d KiB used", used>>10, limit>>10)
+	if got := len(c.store.objects); got != 20_000 {
+		t.Errorf("got %d ServiceAccounts in the cache, want 20,000", got)
 	}
 }

@@ -163,8 +163,8 @@ type ServiceAccounts struct {
 	Excluded int
 }
 
-// WatchServiceAccounts adds the numbers of ServiceAccounts. Each scrape calls count;
-// scrapes may be concurrent.
+// WatchServiceAccounts adds the numbers of ServiceAccounts. Each scrape calls count, which must
+// be cheap: anybody who reaches the port can scrape, also at the same time.
 func (r *Recorder) WatchServiceAccounts(count func() ServiceAccounts) {
 	r.registerer.MustRegister(serviceAccounts(count))
 }

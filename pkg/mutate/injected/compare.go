@@ -64,14 +64,30 @@ type Comparison struct {
 // own. Otherwise it counts as Lanyard's, unless another container has the current value. Compare
 // returns an error only if the JSON is not a pod.
 func Compare(s *annotations.Settings, serviceAccount, namespace *annotations.Object, pod []byte, unchanged bool) (Comparison, error) {
-	running, err := Read(json.RawMessage(pod), s)
+	return NewComparer(s, serviceAccount, namespace).Compare(pod, unchanged)
+}
+
+// Comparer compares many pods of one ServiceAccount. It must not be used concurrently.
+type Comparer struct {
+	settings *annotations.Settings
+	decider  *mutate.Decider
+}
+
+// NewComparer returns a Comparer. The parameters are those of Compare, and must not change.
+func NewComparer(s *annotations.Settings, serviceAccount, namespace *annotations.Object) *Comparer {
+	return &Comparer{s, mutate.NewDecider(s, serviceAccount, namespace)}
+}
+
+// Compare is the function Compare.
+func (c *Comparer) Compare(pod []byte, unchanged bool) (Comparison, error) {
+	running, err := Read(json.RawMessage(pod), c.settings)
 	if err != nil {
 		return Comparison{}, err
 	}
-	c := comparer{s, serviceAccount, namespace, pod, running}
-	ofOthers, compare := running.OfOthers(s), c.compareOwn
+	one := comparison{c, pod, running}
+	ofOthers, compare := running.OfOthers(c.settings), one.compareOwn
 	if ofOthers {
-		compare = c.compareOthers
+		compare = one.compareOthers
 	}
 	result, err := compare(unchanged)
 	if denied, ok := errors.AsType[*reason.Error](err); ok {
@@ -81,7 +97,7 @@ func Compare(s *annotations.Settings, serviceAccount, namespace *annotations.Obj
 }
 
 // compareOwn compares a pod that Lanyard injected, or nobody.
-func (c *comparer) compareOwn(unchanged bool) (Comparison, error) {
+func (c *comparison) compareOwn(unchanged bool) (Comparison, error) {
 	original, fresh, decision, err := c.again(unchanged, nil)
 	if err == nil && !unchanged && !same(c.running, fresh, c.settings) {
 		var own bool
@@ -145,18 +161,17 @@ func (p *Pod) hasToken(fresh *Pod) bool {
 	})
 }
 
-// comparer makes the new pod that a running one is compared with.
-type comparer struct {
-	settings                  *annotations.Settings
-	serviceAccount, namespace *annotations.Object
-	pod                       []byte
-	running                   *Pod // which pod was read into
+// comparison makes the new pod that a running one is compared with.
+type comparison struct {
+	*Comparer
+	pod     []byte
+	running *Pod // which pod was read into
 }
 
 // again injects into the running pod again: first into the pod as it was created, which it
 // returns too, and then into its ephemeral containers. identities are the identities of the
 // ServiceAccount, if another webhook injected the pod.
-func (c *comparer) again(unchanged bool, identities []annotations.Identity) (original []byte, fresh *Pod, decision *mutate.Decision, err error) {
+func (c *comparison) again(unchanged bool, identities []annotations.Identity) (original []byte, fresh *Pod, decision *mutate.Decision, err error) {
 	var object map[string]any
 	if err := json.Unmarshal(c.pod, &object); err != nil {
 		return nil, nil, nil, fmt.Errorf("read the pod: %w", err)
@@ -186,7 +201,7 @@ func (c *comparer) again(unchanged bool, identities []annotations.Identity) (ori
 }
 
 // debug adds ephemeral containers to a pod, and injects into them.
-func (c *comparer) debug(pod []byte, ephemeral any) ([]byte, error) {
+func (c *comparison) debug(pod []byte, ephemeral any) ([]byte, error) {
 	var object map[string]any
 	if err := json.Unmarshal(pod, &object); err != nil {
 		return nil, fmt.Errorf("read the pod: %w", err)
@@ -203,7 +218,7 @@ func (c *comparer) debug(pod []byte, ephemeral any) ([]byte, error) {
 
 // inject decides about the JSON of a pod, and returns it with the patch. old is the pod without its
 // ephemeral containers, or nil for a new pod.
-func (c *comparer) inject(pod, old []byte) ([]byte, *mutate.Decision, error) {
+func (c *comparison) inject(pod, old []byte) ([]byte, *mutate.Decision, error) {
 	decision, err := c.decide(pod, old)
 	if err != nil {
 		return nil, nil, err
@@ -213,19 +228,18 @@ func (c *comparer) inject(pod, old []byte) ([]byte, *mutate.Decision, error) {
 }
 
 // decide decides about the JSON of a pod.
-func (c *comparer) decide(text, old []byte) (*mutate.Decision, error) {
+func (c *comparison) decide(text, old []byte) (*mutate.Decision, error) {
 	pod, err := mutate.ReadPod(text, c.settings)
 	if err != nil {
 		return nil, err
 	}
-	if old == nil {
-		return mutate.Decide(c.settings, c.serviceAccount, c.namespace, pod)
+	var before *mutate.Pod
+	if old != nil {
+		if before, err = mutate.ReadPod(old, c.settings); err != nil {
+			return nil, err
+		}
 	}
-	before, err := mutate.ReadPod(old, c.settings)
-	if err != nil {
-		return nil, err
-	}
-	return mutate.DecideEphemeral(c.settings, c.serviceAccount, c.namespace, pod, before)
+	return c.decider.Decide(pod, before)
 }
 
 // same reports whether a running pod has the credentials of fresh, which was made again from
@@ -287,7 +301,7 @@ func (c *Container) injectedPaths() []string {
 	var paths []string
 	for _, m := range c.mounts {
 		if m.injected {
-			paths = append(paths, m.Path)
+			paths = append(paths, string(m.Path))
 		}
 	}
 	slices.Sort(paths)
@@ -331,7 +345,7 @@ func sameVariable(a, b *Variable) bool {
 // showsOthers reports whether the running pod differs from a new one only in variables that the
 // containers may have set themselves, and another container shows that the pod was injected with
 // the current values of these variables. created is the JSON of the pod as it was created.
-func (c *comparer) showsOthers(created []byte, fresh *Pod) (bool, error) {
+func (c *comparison) showsOthers(created []byte, fresh *Pod) (bool, error) {
 	original, err := Read(json.RawMessage(created), c.settings)
 	if err != nil {
 		return false, err

@@ -9,10 +9,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/mutate"
 	"github.com/lanyard-dev/lanyard/pkg/mutate/injected"
+	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
 )
 
 const (
@@ -260,5 +263,76 @@ func TestARunningPodAgainstThePodOfTheCluster(t *testing.T) {
 		if got := test.running.Against(test.fresh, s).State; got != test.want {
 			t.Errorf("%s: got %s, want %s", sentence, got, test.want)
 		}
+	}
+}
+
+// BenchmarkCompare compares a usual pod of a ServiceAccount, as lanyard status does for each pod.
+func BenchmarkCompare(b *testing.B) {
+	s, serviceAccount := newSettings(b), account(aws)
+	pod := decode(b, []byte(plain))
+	var env []any
+	for i := range 30 {
+		env = append(env, map[string]any{"name": "VARIABLE_" + string(rune('A'+i)), "value": "a value of about the usual length"})
+	}
+	pod["spec"].(map[string]any)["containers"].([]any)[0].(map[string]any)["env"] = env
+	running, _ := inject(b, s, serviceAccount, string(encode(b, pod)), "")
+	comparer := injected.NewComparer(s, serviceAccount, nil)
+	b.ReportAllocs()
+	for b.Loop() {
+		if got, err := comparer.Compare([]byte(running), true); err != nil || got.State != injected.Current {
+			b.Fatalf("got %s and error %v, want %s", got.State, err, injected.Current)
+		}
+	}
+}
+
+// A Comparer keeps what a pod gets, which depends on the pod too.
+func TestAComparerComparesPodsThatGetDifferentThings(t *testing.T) {
+	t.Parallel()
+	s, serviceAccount := newSettings(t), account(aws)
+	pods := []string{
+		plain,
+		`{"metadata":{"name":"short","annotations":{"lanyard.dev/token-expiration-seconds":"600"}},"spec":{"serviceAccountName":"app","containers":[{"name":"main"}]}}`,
+		`{"metadata":{"name":"windows"},"spec":{"os":{"name":"windows"},"serviceAccountName":"app","containers":[{"name":"main"}]}}`,
+	}
+	comparer := injected.NewComparer(s, serviceAccount, nil)
+	for range 2 {
+		for _, pod := range pods {
+			running, _ := inject(t, s, serviceAccount, pod, "")
+			if got, err := comparer.Compare([]byte(running), true); err != nil || got.State != injected.Current {
+				t.Errorf("got %s and error %v, want %s: %s", got.State, err, injected.Current, running)
+			}
+			if got, err := comparer.Compare([]byte(pod), true); err != nil || got.State != injected.Without {
+				t.Errorf("got %s and error %v, want %s: %s", got.State, err, injected.Without, pod)
+			}
+		}
+	}
+}
+
+// A null is no element of a list, but it has a place in it.
+func TestRemoveFindsTheElementsBesideANull(t *testing.T) {
+	t.Parallel()
+	s := newSettings(t)
+	const pod = `{"metadata":{"name":"a","annotations":{"x":"y"},"labels":{"x":"y"}},"spec":{"serviceAccountName":"app","volumes":[null,{"name":"v"}],
+		"containers":[null,{"name":"main","env":[null,{"name":"A"},null],"volumeMounts":[null,{"name":"v","mountPath":"/v"}],"volumeDevices":[{"name":"d","devicePath":"/d"}]}]}}`
+	running, _ := inject(t, s, account(aws, google), pod, "")
+	got := decode(t, []byte(running))
+	if err := injected.Remove(got, s, false); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(decode(t, []byte(pod)), got); diff != "" {
+		t.Errorf("pod (-before the injection +after the removal):\n%s", diff)
+	}
+}
+
+// An API server may have stored such a pod before its ServiceAccount had an identity.
+func TestAPodThatExceedsTheLimitsIsReadBack(t *testing.T) {
+	t.Parallel()
+	pod := `{"metadata":{"name":"a"},"spec":{"serviceAccountName":"app","containers":[{"name":"c"}` + strings.Repeat(`,{"name":"c"}`, 600) + `]}}`
+	got, err := injected.Compare(newSettings(t), account(aws), nil, []byte(pod), true)
+	if err != nil || got.State != injected.Unknown || got.Denial == nil || got.Denial.Reason != reason.TooLarge {
+		t.Errorf("got %s with %v and error %v, want %s with %s", got.State, got.Denial, err, injected.Unknown, reason.TooLarge)
+	}
+	if got, err := injected.Compare(newSettings(t), account(), nil, []byte(pod), true); err != nil || got.State != injected.None {
+		t.Errorf("without an identity: got %s and error %v, want %s", got.State, err, injected.None)
 	}
 }

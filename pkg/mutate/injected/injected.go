@@ -13,6 +13,7 @@
 package injected
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -22,6 +23,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/mutate"
+	"github.com/lanyard-dev/lanyard/pkg/mutate/internal/pod"
 )
 
 // Pod describes the tokens of a pod and the containers that use them.
@@ -41,11 +43,9 @@ type Pod struct {
 	Containers []Container
 
 	// copies are Lanyard's copies of tokens, each in its own volume.
-	copies      []Token
-	settings    *annotations.Settings
-	annotations map[string]string
-	volumes     []volume
-	windows     bool
+	copies   []Token
+	settings *annotations.Settings
+	read     *pod.Pod
 }
 
 // Token is a projected token.
@@ -68,8 +68,8 @@ const (
 	Ephemeral = "ephemeral"
 )
 
-// lists are the kinds of containers by the members of the spec.
-var lists = []struct{ kind, member string }{{Init, "initContainers"}, {Ordinary, "containers"}, {Ephemeral, "ephemeralContainers"}}
+// kinds are the kinds of containers by the members of the spec.
+var kinds = map[pod.Kind]string{pod.InitContainers: Init, pod.Containers: Ordinary, pod.EphemeralContainers: Ephemeral}
 
 // Container is a container of a pod.
 type Container struct {
@@ -85,93 +85,44 @@ type Container struct {
 	// Tokens are all mounted tokens with an audience, Lanyard's and others.
 	Tokens []Token
 
+	read   *pod.Container
 	mounts []mount
 }
 
 // Variable is an environment variable.
 type Variable struct {
-	Name  string `json:"name"`
-	Value string `json:"value"`
-	// From is set if the value comes from elsewhere, such as a Secret.
-	From json.RawMessage `json:"valueFrom"`
+	Name, Value string
+	// From is the JSON of valueFrom, if the value comes from elsewhere, such as a Secret.
+	From json.RawMessage
 	// Injected reports whether Lanyard set the variable.
-	Injected bool `json:"-"`
+	Injected bool
 	// ambiguous reports whether the container itself may have set an Injected variable: it
 	// is before the first one that points to the token volume.
 	ambiguous bool
+	read      *pod.Variable
 }
 
-// manifest has the members of a pod that Read needs.
-type manifest struct {
-	Metadata struct {
-		Name        string            `json:"name"`
-		Annotations map[string]string `json:"annotations"`
-	} `json:"metadata"`
-	Spec struct {
-		OS struct {
-			Name string `json:"name"`
-		} `json:"os"`
-		NodeSelector        map[string]string `json:"nodeSelector"`
-		Volumes             []volume          `json:"volumes"`
-		InitContainers      []container       `json:"initContainers"`
-		Containers          []container       `json:"containers"`
-		EphemeralContainers []container       `json:"ephemeralContainers"`
-	} `json:"spec"`
-}
-
-type container struct {
-	Name   string     `json:"name"`
-	Env    []Variable `json:"env"`
-	Mounts []mount    `json:"volumeMounts"`
-}
-
+// mount is a volume mount.
 type mount struct {
-	Volume   string `json:"name"`
-	Path     string `json:"mountPath"`
-	ReadOnly bool   `json:"readOnly"`
-	SubPath  string `json:"subPath"`
+	*pod.Mount
 	injected bool
 }
 
-type volume struct {
-	Name      string `json:"name"`
-	Projected *struct {
-		DefaultMode int32    `json:"defaultMode"`
-		Sources     []source `json:"sources"`
-	} `json:"projected"`
-}
-
-type source struct {
-	Token *struct {
-		Audience          string `json:"audience"`
-		ExpirationSeconds int64  `json:"expirationSeconds"`
-		Path              string `json:"path"`
-	} `json:"serviceAccountToken"`
-	Files *struct {
-		Items []struct {
-			Path string `json:"path"`
-		} `json:"items"`
-	} `json:"downwardAPI"`
-}
-
 // Read reads a pod: a pointer to a Pod of the API, an unstructured object or JSON.
-func Read(pod any, s *annotations.Settings) (*Pod, error) {
-	text, isText := pod.(json.RawMessage)
+func Read(object any, s *annotations.Settings) (*Pod, error) {
+	text, isText := object.(json.RawMessage)
 	if !isText {
 		var err error
-		if text, err = json.Marshal(pod); err != nil {
+		if text, err = json.Marshal(object); err != nil {
 			return nil, fmt.Errorf("read the pod: %w", err)
 		}
 	}
-	var m manifest
-	if err := json.Unmarshal(text, &m); err != nil {
-		return nil, fmt.Errorf("read the pod: %w", err)
+	read, err := pod.ReadAll(text)
+	if err != nil {
+		return nil, err
 	}
-	p := &Pod{
-		Name: m.Metadata.Name, Files: map[string]string{}, settings: s, annotations: m.Metadata.Annotations,
-		volumes: m.Spec.Volumes, windows: mutate.IsWindows(m.Spec.OS.Name, m.Spec.NodeSelector),
-	}
-	if value := m.Metadata.Annotations[annotations.Injected]; value != "" {
+	p := &Pod{Name: string(read.Name), Files: map[string]string{}, settings: s, read: read}
+	if value := read.Annotations[annotations.Injected]; value != "" {
 		p.Providers = strings.Split(value, ",")
 	}
 	definitions := p.definitions(s)
@@ -179,14 +130,16 @@ func Read(pod any, s *annotations.Settings) (*Pod, error) {
 		if d.CredentialFile == nil {
 			continue
 		}
-		if content, found := m.Metadata.Annotations[annotations.Prefix+d.CredentialFile.Annotation]; found {
+		if content, found := read.Annotations[annotations.Prefix+d.CredentialFile.Annotation]; found {
 			p.Files[d.Name] = content
 		}
 	}
 	p.readVolumes(definitions)
-	for i, list := range [][]container{m.Spec.InitContainers, m.Spec.Containers, m.Spec.EphemeralContainers} {
-		for j := range list {
-			p.readContainer(lists[i].kind, &list[j], definitions)
+	for _, kind := range []pod.Kind{pod.InitContainers, pod.Containers, pod.EphemeralContainers} {
+		for i := range read.Containers {
+			if c := &read.Containers[i]; c.Kind == kind {
+				p.readContainer(c, definitions)
+			}
 		}
 	}
 	return p, nil
@@ -205,7 +158,7 @@ func (p *Pod) readVolumes(definitions []*annotations.Provider) {
 	}
 	at := -1
 	for _, name := range []string{mutate.FallbackVolumeName, mutate.VolumeName} {
-		if i := slices.IndexFunc(p.volumes, func(v volume) bool { return v.Name == name }); i >= 0 && at < 0 {
+		if i := slices.IndexFunc(p.read.Volumes, func(v pod.Volume) bool { return string(v.Name) == name }); i >= 0 && at < 0 {
 			at, p.Volume = i, name
 		}
 	}
@@ -213,7 +166,7 @@ func (p *Pod) readVolumes(definitions []*annotations.Provider) {
 		return
 	}
 	for _, d := range definitions {
-		tokens := p.volumes[at].tokens()
+		tokens := tokensOf(&p.read.Volumes[at])
 		found := slices.IndexFunc(tokens, func(t Token) bool { return t.Path == d.TokenPath })
 		if found < 0 {
 			continue
@@ -221,10 +174,10 @@ func (p *Pod) readVolumes(definitions []*annotations.Provider) {
 		token := tokens[found]
 		token.Provider = d.Name
 		p.Tokens = append(p.Tokens, token)
-		for i := at + 1; i < len(p.volumes); i++ {
-			v := &p.volumes[i]
-			tokens := v.tokens()
-			if v.Name == d.CopyVolume && v.Projected != nil && len(v.Projected.Sources) == 1 && len(tokens) == 1 && tokens[0].Audience == token.Audience {
+		for i := at + 1; i < len(p.read.Volumes); i++ {
+			v := &p.read.Volumes[i]
+			tokens := tokensOf(v)
+			if string(v.Name) == d.CopyVolume && len(v.Sources) == 1 && len(tokens) == 1 && tokens[0].Audience == token.Audience {
 				tokens[0].Provider = d.Name
 				p.copies = append(p.copies, tokens[0])
 			}
@@ -232,44 +185,57 @@ func (p *Pod) readVolumes(definitions []*annotations.Provider) {
 	}
 }
 
-// tokens returns the tokens in the volume, except tokens for the API server.
-func (v *volume) tokens() []Token {
-	if v.Projected == nil {
-		return nil
-	}
+// tokensOf returns the tokens in a volume, except tokens for the API server.
+func tokensOf(v *pod.Volume) []Token {
 	var tokens []Token
-	for _, s := range v.Projected.Sources {
-		if t := s.Token; t != nil && t.Audience != "" {
-			seconds := cmp.Or(t.ExpirationSeconds, annotations.DefaultTokenExpirationSeconds)
-			tokens = append(tokens, Token{Volume: v.Name, Path: t.Path, Audience: t.Audience, ExpirationSeconds: seconds})
+	for _, s := range v.Sources {
+		if s.Token && len(s.Audience) > 0 {
+			seconds := cmp.Or(s.ExpirationSeconds, annotations.DefaultTokenExpirationSeconds)
+			tokens = append(tokens, Token{Volume: string(v.Name), Path: string(s.Path), Audience: string(s.Audience), ExpirationSeconds: seconds})
 		}
 	}
 	return tokens
 }
 
+// newContainer returns a container with its variables and mounts.
+func newContainer(read *pod.Container) Container {
+	c := Container{Name: string(read.Name), Kind: kinds[read.Kind], read: read}
+	for i := range read.Variables {
+		v := &read.Variables[i]
+		c.Variables = append(c.Variables, Variable{Name: string(v.Name), Value: string(v.Value), From: v.From, read: v})
+	}
+	for i := range read.Mounts {
+		if m := &read.Mounts[i]; !m.Device {
+			c.mounts = append(c.mounts, mount{Mount: m})
+		}
+	}
+	return c
+}
+
 // readContainer adds a container.
-func (p *Pod) readContainer(kind string, m *container, definitions []*annotations.Provider) {
-	c := Container{Name: m.Name, Kind: kind, Variables: m.Env, mounts: m.Mounts}
+func (p *Pod) readContainer(read *pod.Container, definitions []*annotations.Provider) {
+	c := newContainer(read)
 	var mountPath string
 	for i, mount := range slices.Backward(c.mounts) {
-		if p.Volume == "" || mount.Volume != p.Volume || !mount.ReadOnly || mount.SubPath != "" {
+		if p.Volume == "" || string(mount.Volume) != p.Volume || !mount.ReadOnly || mount.Partial {
 			continue
 		}
-		c.TakesPart, mountPath = true, mount.Path
+		c.TakesPart, mountPath = true, string(mount.Path)
 		c.mounts[i].injected = true
-		for j := i + 1; j < len(c.mounts) && p.isCopy(c.mounts[j].Volume); j++ {
+		for j := i + 1; j < len(c.mounts) && p.isCopy(string(c.mounts[j].Volume)); j++ {
 			c.mounts[j].injected = true
 			p.setFile(&c.mounts[j])
 		}
 		break
 	}
 	for _, mount := range c.mounts {
-		for i := range p.volumes {
-			if p.volumes[i].Name != mount.Volume {
+		for i := range p.read.Volumes {
+			v := &p.read.Volumes[i]
+			if !bytes.Equal(v.Name, mount.Volume) {
 				continue
 			}
-			for _, t := range p.volumes[i].tokens() {
-				t.File = path.Join(slashes(mount.Path), t.Path)
+			for _, t := range tokensOf(v) {
+				t.File = path.Join(slashes(string(mount.Path)), t.Path)
 				c.Tokens = append(c.Tokens, t)
 			}
 		}
@@ -280,7 +246,7 @@ func (p *Pod) readContainer(kind string, m *container, definitions []*annotation
 			p.Tokens[i].File = path.Join(mountPath, p.Tokens[i].Path)
 		}
 		c.Providers = pointingTo(c.Variables, definitions, mountPath)
-		at := mountedAt{mountPath, p.windows, c.Tokens, c.Variables, p.Files}
+		at := mountedAt{mountPath, p.read.Windows, c.Tokens, c.Variables, p.Files}
 		definitions = slices.DeleteFunc(slices.Clone(definitions), func(d *annotations.Provider) bool { return !at.hasVariables(d) })
 		at.markInjected(definitions)
 		at.markAmbiguous(definitions)
@@ -295,8 +261,8 @@ func (p *Pod) isCopy(volume string) bool {
 // setFile sets the path of a copy, as its mount has it.
 func (p *Pod) setFile(m *mount) {
 	for i := range p.copies {
-		if p.copies[i].Volume == m.Volume {
-			p.copies[i].File = path.Join(m.Path, p.copies[i].Path)
+		if p.copies[i].Volume == string(m.Volume) {
+			p.copies[i].File = path.Join(string(m.Path), p.copies[i].Path)
 		}
 	}
 }
@@ -313,12 +279,12 @@ func slashes(file string) string {
 // volumes, mounts and variables. It does not change a pod that Lanyard did not inject. A variable
 // that the container itself may have set, as in Compare, stays only if the annotations of the
 // ServiceAccount are unchanged since the pod was created.
-func Remove(pod map[string]any, s *annotations.Settings, unchanged bool) error {
-	p, err := Read(pod, s)
+func Remove(object map[string]any, s *annotations.Settings, unchanged bool) error {
+	p, err := Read(object, s)
 	if err != nil || len(p.Providers) == 0 {
 		return err
 	}
-	p.removeOwn(pod, s, unchanged)
+	p.removeOwn(object, s, unchanged)
 	return nil
 }
 
@@ -326,27 +292,27 @@ func Remove(pod map[string]any, s *annotations.Settings, unchanged bool) error {
 // what Remove does. For another webhook, it removes what Decide would take for the containers' own
 // credentials: the token, the variables that point to it, and the variables that Lanyard would
 // write for the identities of the ServiceAccount.
-func RemoveAll(pod map[string]any, s *annotations.Settings, unchanged bool, identities []annotations.Identity) error {
-	p, err := Read(pod, s)
+func RemoveAll(object map[string]any, s *annotations.Settings, unchanged bool, identities []annotations.Identity) error {
+	p, err := Read(object, s)
 	if err == nil {
-		p.removeAll(pod, s, unchanged, identities)
+		p.removeAll(object, s, unchanged, identities)
 	}
 	return err
 }
 
-// removeAll is RemoveAll for a pod that was read. p is the result of Read.
-func (p *Pod) removeAll(pod map[string]any, s *annotations.Settings, unchanged bool, identities []annotations.Identity) {
+// removeAll is RemoveAll for a pod that was read: p is the result of Read for the object.
+func (p *Pod) removeAll(object map[string]any, s *annotations.Settings, unchanged bool, identities []annotations.Identity) {
 	switch {
 	case len(p.Providers) > 0:
-		p.removeOwn(pod, s, unchanged)
+		p.removeOwn(object, s, unchanged)
 	case p.OfOthers(s):
-		p.removeOthers(pod, s, identities)
+		p.removeOthers(object, s, identities)
 	}
 }
 
 // removeOwn removes what Lanyard added to the pod.
-func (p *Pod) removeOwn(pod map[string]any, s *annotations.Settings, unchanged bool) {
-	metadata, _ := pod["metadata"].(map[string]any)
+func (p *Pod) removeOwn(object map[string]any, s *annotations.Settings, unchanged bool) {
+	metadata, _ := object["metadata"].(map[string]any)
 	marks, _ := metadata["annotations"].(map[string]any)
 	for _, key := range s.Marks() {
 		delete(marks, key)
@@ -354,45 +320,57 @@ func (p *Pod) removeOwn(pod map[string]any, s *annotations.Settings, unchanged b
 	if labels, _ := metadata["labels"].(map[string]any); labels[annotations.IdentityLabel] == annotations.IdentityInjected {
 		delete(labels, annotations.IdentityLabel)
 	}
-	spec, _ := pod["spec"].(map[string]any)
-	p.removeInjected(spec, func(v *Variable) bool { return unchanged && v.ambiguous }, func(v *volume) bool { return p.isOwn(v, s) })
+	spec, _ := object["spec"].(map[string]any)
+	p.removeInjected(spec, func(v *Variable) bool { return unchanged && v.ambiguous }, func(v *pod.Volume) bool { return p.isOwn(v, s) })
 }
 
 // removeInjected removes the injected mounts and variables, except the container's own variables,
 // and the added volumes, except those that a mount still needs.
-func (p *Pod) removeInjected(spec map[string]any, isOwn func(*Variable) bool, added func(*volume) bool) {
-	i := 0
+func (p *Pod) removeInjected(spec map[string]any, isOwn func(*Variable) bool, added func(*pod.Volume) bool) {
 	used := map[string]bool{}
-	for _, list := range lists {
-		for _, element := range elements(spec, list.member) {
-			c := &p.Containers[i]
-			i++
-			object, _ := element.(map[string]any)
-			keep(object, "env", func(i int) bool { return !c.Variables[i].Injected || isOwn(&c.Variables[i]) })
-			keep(object, "volumeMounts", func(i int) bool {
-				used[c.mounts[i].Volume] = used[c.mounts[i].Volume] || !c.mounts[i].injected
-				return !c.mounts[i].injected
-			})
+	for i := range p.Containers {
+		c := &p.Containers[i]
+		var variables, mounts []int
+		for j := range c.Variables {
+			if v := &c.Variables[j]; v.Injected && !isOwn(v) {
+				variables = append(variables, v.read.Index)
+			}
+		}
+		for _, m := range c.mounts {
+			if m.injected {
+				mounts = append(mounts, m.Index)
+			} else {
+				used[string(m.Volume)] = true
+			}
+		}
+		object, _ := elements(spec, string(c.read.Kind))[c.read.Index].(map[string]any)
+		remove(object, "env", variables)
+		remove(object, "volumeMounts", mounts)
+	}
+	var volumes []int
+	for i := range p.read.Volumes {
+		if v := &p.read.Volumes[i]; !used[string(v.Name)] && added(v) {
+			volumes = append(volumes, v.Index)
 		}
 	}
-	keep(spec, "volumes", func(i int) bool { return used[p.volumes[i].Name] || !added(&p.volumes[i]) })
+	remove(spec, "volumes", volumes)
 }
 
 // isOwn reports whether Lanyard added the volume, by its name and its form.
-func (p *Pod) isOwn(v *volume, settings *annotations.Settings) bool {
+func (p *Pod) isOwn(v *pod.Volume, settings *annotations.Settings) bool {
 	switch {
-	case p.isCopy(v.Name):
+	case p.isCopy(string(v.Name)):
 		return true
-	case v.Name != p.Volume || v.Projected == nil || v.Projected.DefaultMode != 420: // 0644
+	case string(v.Name) != p.Volume || !v.Projected || v.DefaultMode != 420: // 0644
 		return false
 	}
-	return !slices.ContainsFunc(v.Projected.Sources, func(s source) bool {
+	return !slices.ContainsFunc(v.Sources, func(s pod.Source) bool {
 		switch {
-		case s.Token != nil:
-			return !slices.ContainsFunc(p.Tokens, func(t Token) bool { return t.Path == s.Token.Path })
-		case s.Files != nil && len(s.Files.Items) == 1:
+		case s.Token:
+			return !slices.ContainsFunc(p.Tokens, func(t Token) bool { return t.Path == string(s.Path) })
+		case s.File:
 			return !slices.ContainsFunc(settings.Providers, func(d *annotations.Provider) bool {
-				return d.CredentialFile != nil && d.CredentialFile.Path == s.Files.Items[0].Path
+				return d.CredentialFile != nil && d.CredentialFile.Path == string(s.Path)
 			})
 		}
 		return true
@@ -404,18 +382,18 @@ func elements(object map[string]any, member string) []any {
 	return list
 }
 
-// keep removes the other elements of a list. It removes a list that becomes empty.
-func keep(object map[string]any, member string, wanted func(i int) bool) {
+// remove removes the elements with these indices from a list. It removes a list that becomes empty.
+func remove(object map[string]any, member string, indices []int) {
 	list := elements(object, member)
 	var kept []any
 	for i, element := range list {
-		if wanted(i) {
+		if !slices.Contains(indices, i) {
 			kept = append(kept, element)
 		}
 	}
 	if len(kept) == 0 {
 		delete(object, member)
-	} else if len(kept) < len(list) {
+	} else {
 		object[member] = kept
 	}
 }

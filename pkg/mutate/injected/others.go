@@ -12,6 +12,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/internal/peer"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/pkg/mutate/internal/pod"
 	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
 )
 
@@ -66,7 +67,7 @@ func (c *Container) ofOthers(v *Variable, d *annotations.Provider) bool {
 
 // compareOthers compares a pod that another webhook injected. Decide would take its credentials for
 // the containers' own.
-func (c *comparer) compareOthers(unchanged bool) (Comparison, error) {
+func (c *comparison) compareOthers(unchanged bool) (Comparison, error) {
 	decision, err := c.decide(c.pod, nil)
 	if err != nil {
 		return Comparison{}, err
@@ -232,12 +233,12 @@ func (p *Pod) inFile(c *Container, d *annotations.Provider, file string) annotat
 		if other.Provider != d.Name || !other.Wrote(file) {
 			continue
 		}
-		if values := d.CredentialFile.Read(p.annotations[other.Credentials]); values != nil {
+		if values := d.CredentialFile.Read(p.read.Annotations[other.Credentials]); values != nil {
 			return values
 		}
-		if other.Asks(p.annotations) { // its own container writes the file
+		if other.Asks(p.read.Annotations) { // its own container writes the file
 			values := annotations.Values{tokenFile: other.TokenPath}
-			identity := peer.Translate(p.settings, []*peer.Peer{other}, p.annotations)
+			identity := peer.Translate(p.settings, []*peer.Peer{other}, p.read.Annotations)
 			for i := range d.Parameters {
 				if parameter := &d.Parameters[i]; identifies(parameter, d) {
 					values[parameter.Name] = identity[annotations.Key(d, parameter.Name)]
@@ -264,7 +265,7 @@ func parameterOf(v *annotations.Variable, d *annotations.Provider) *annotations.
 }
 
 // removeOthers removes what another webhook added to the pod, and marks it in p as injected.
-func (p *Pod) removeOthers(pod map[string]any, s *annotations.Settings, identities []annotations.Identity) {
+func (p *Pod) removeOthers(object map[string]any, s *annotations.Settings, identities []annotations.Identity) {
 	for i := range p.Containers {
 		for _, d := range s.Providers {
 			if c := &p.Containers[i]; c.usesOthers(d) {
@@ -272,9 +273,9 @@ func (p *Pod) removeOthers(pod map[string]any, s *annotations.Settings, identiti
 			}
 		}
 	}
-	spec, _ := pod["spec"].(map[string]any)
-	p.removeInjected(spec, func(*Variable) bool { return false }, func(v *volume) bool {
-		return len(v.tokens()) > 0 && slices.ContainsFunc(s.Providers, func(d *annotations.Provider) bool { return d.CopyVolume == v.Name })
+	spec, _ := object["spec"].(map[string]any)
+	p.removeInjected(spec, func(*Variable) bool { return false }, func(v *pod.Volume) bool {
+		return len(tokensOf(v)) > 0 && slices.ContainsFunc(s.Providers, func(d *annotations.Provider) bool { return d.CopyVolume == string(v.Name) })
 	})
 }
 
@@ -291,7 +292,7 @@ func (c *Container) markOthers(d *annotations.Provider, identities []annotations
 		}
 	}
 	for i := range c.mounts {
-		c.mounts[i].injected = c.mounts[i].injected || c.mounts[i].Volume == d.CopyVolume
+		c.mounts[i].injected = c.mounts[i].injected || string(c.mounts[i].Volume) == d.CopyVolume
 	}
 }
 

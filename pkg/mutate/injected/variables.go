@@ -4,7 +4,6 @@
 package injected
 
 import (
-	"encoding/json"
 	"regexp"
 	"slices"
 	"strings"
@@ -65,12 +64,7 @@ func (m mountedAt) markAmbiguous(definitions []*annotations.Provider) {
 
 // IsPodName reports whether the value is the name of the pod.
 func (v *Variable) IsPodName() bool {
-	var from struct {
-		Field *struct {
-			Path string `json:"fieldPath"`
-		} `json:"fieldRef"`
-	}
-	return v.From != nil && json.Unmarshal(v.From, &from) == nil && from.Field != nil && from.Field.Path == provider.PodNameField
+	return v.read != nil && string(v.read.FieldPath) == provider.PodNameField
 }
 
 // placeholder matches a placeholder of a template in which QuoteMeta has escaped the

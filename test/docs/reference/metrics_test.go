@@ -19,7 +19,7 @@ import (
 // whatToDo has the advice for each metric.
 var whatToDo = map[string]string{
 	"lanyard_admission_duration_seconds":           "[LanyardSlow](../operations/monitoring.md#lanyardslow) alerts.",
-	"lanyard_admissions_total":                     "Look up the [reason](reasons.md). [LanyardErrors](../operations/monitoring.md#lanyarderrors) alerts on `error`.",
+	"lanyard_admissions_total":                     "Look up the [reason](reasons.md). [LanyardErrors](../operations/monitoring.md#lanyarderrors) alerts on `error`, and [LanyardDenials](../operations/monitoring.md#lanyarddenials) on many `denied`.",
 	"lanyard_build_info":                           "Compare the replicas after an upgrade.",
 	"lanyard_cache_bytes":                          "[LanyardCacheFull](../operations/monitoring.md#lanyardcachefull) alerts.",
 	"lanyard_cache_limit_bytes":                    "Raise `resources.limits.memory`.",

@@ -25,6 +25,8 @@ type link struct {
 	mu    sync.Mutex
 	conns []net.Conn
 	isCut bool
+
+	stalled sync.RWMutex // is locked while nothing is relayed
 }
 
 // newLink relays connections to the API server at this URL until it is cut, or
@@ -70,9 +72,21 @@ func (l *link) relay(ctx context.Context, front net.Conn) {
 	if !l.keep(front, back) {
 		return
 	}
-	go func() { _, _ = io.Copy(back, front); _ = back.Close() }()
+	go func() { _, _ = io.Copy(stalling{back, l}, front); _ = back.Close() }()
 	_, _ = io.Copy(front, back)
 	_ = front.Close()
+}
+
+// stalling is a connection to which nothing is sent while the link is stalled.
+type stalling struct {
+	net.Conn
+	link *link
+}
+
+func (s stalling) Write(text []byte) (int, error) {
+	s.link.stalled.RLock()
+	defer s.link.stalled.RUnlock()
+	return s.Conn.Write(text)
 }
 
 // keep reports whether the connections may live.

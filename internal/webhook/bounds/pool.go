@@ -1,10 +1,11 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package admission
+package bounds
 
 import (
 	"cmp"
+	"context"
 	"net/netip"
 	"slices"
 	"sync"
@@ -15,28 +16,47 @@ import (
 // while other requests wait. An API server sends and reads at once.
 const patience = 200 * time.Millisecond
 
-// pool is memory that the requests of all clients share, in bytes. A client is known by
-// its address.
+// Pool is something that the requests of all clients share: memory, in bytes, or turns. A
+// client is known by its address.
 //
-// Free memory goes to the client that holds the least, so no client can use more than
+// What is free goes to the client that holds the least, so no client can use more than
 // its part while others wait. If too little becomes free, requests that wait for their
 // client are interrupted: of the client that holds the most, the request that has waited
 // for the longest time.
-type pool struct {
+type Pool struct {
+	most    int   // claims that may wait; 0 for any number
+	taken   error // of a claim that does not get what it wants
+	size    int64
 	mu      sync.Mutex
 	free    int64
 	held    map[netip.Addr]int64
-	waiting []*claim    // for memory, the first first
-	idle    []*claim    // wait for their client, the first first
+	waiting []*Claim    // for memory, the first first
+	idle    []*Claim    // wait for their client, the first first
 	ending  int64       // held by interrupted claims
 	again   *time.Timer // nil unless a claim will have waited for patience
 }
 
-func newPool(bytes int64) *pool { return &pool{free: bytes, held: map[netip.Addr]int64{}} }
+// NewPool returns a Pool of this size. If more than a number of claims wait, one of the client
+// that has most of them gets nothing; 0 means any number. A claim that gets nothing returns
+// the error.
+func NewPool(size int64, waiting int, taken error) *Pool {
+	return &Pool{most: waiting, taken: taken, size: size, free: size, held: map[netip.Addr]int64{}}
+}
 
-// claim is the part of a pool that one request holds. The pool's mutex protects it.
-type claim struct {
-	pool        *pool
+// Held returns how much of the pool is held.
+func (p *Pool) Held() int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.size - p.free
+}
+
+// Claim returns the claim of a client, which holds nothing yet.
+func (p *Pool) Claim(client netip.Addr) Claim { return Claim{pool: p, client: client} }
+
+// Claim is the part of a pool that one request holds. The pool's mutex protects it. The zero
+// value is of no pool, and holds nothing.
+type Claim struct {
+	pool        *Pool
 	client      netip.Addr
 	bytes       int64
 	wanted      int64         // in addition, while it waits
@@ -46,13 +66,13 @@ type claim struct {
 	interrupted bool
 }
 
-// take adds memory to the claim. It waits for memory until the given time.
-func (c *claim) take(bytes int64, until time.Time) error {
+// Take adds to what the claim holds. It waits for that until the context ends.
+func (c *Claim) Take(ctx context.Context, bytes int64) error {
 	p := c.pool
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if c.interrupted {
-		return errOverloaded
+		return p.taken
 	}
 	c.wanted = bytes
 	if len(p.waiting) == 0 && bytes <= p.free {
@@ -61,22 +81,35 @@ func (c *claim) take(bytes int64, until time.Time) error {
 	}
 	c.decided = make(chan struct{})
 	p.waiting = append(p.waiting, c)
+	if p.most > 0 && len(p.waiting) > p.most {
+		p.refuse()
+	}
 	p.grant()
 	p.mu.Unlock()
 	select {
 	case <-c.decided:
-	case <-time.After(time.Until(until)):
+	case <-ctx.Done():
 	}
 	p.mu.Lock()
 	if p.stopWaiting(c) || c.interrupted {
 		p.grant() // to claims behind this one
-		return errOverloaded
+		return p.taken
 	}
 	return nil
 }
 
-// keep returns all but this many bytes to the pool.
-func (c *claim) keep(bytes int64) {
+// Bytes returns how much the claim holds.
+func (c *Claim) Bytes() int64 {
+	if c.pool == nil {
+		return 0
+	}
+	c.pool.mu.Lock()
+	defer c.pool.mu.Unlock()
+	return c.bytes
+}
+
+// Keep returns all but this many bytes to the pool.
+func (c *Claim) Keep(bytes int64) {
 	if c.pool == nil {
 		return
 	}
@@ -97,8 +130,8 @@ func (c *claim) keep(bytes int64) {
 	c.pool.grant()
 }
 
-// startIdle tells the pool that the claim waits for its client from now on.
-func (c *claim) startIdle(interrupt func()) {
+// StartIdle tells the pool that the claim waits for its client from now on.
+func (c *Claim) StartIdle(interrupt func()) {
 	c.pool.mu.Lock()
 	defer c.pool.mu.Unlock()
 	c.interrupt, c.since = interrupt, time.Now()
@@ -106,9 +139,9 @@ func (c *claim) startIdle(interrupt func()) {
 	c.pool.grant() // another claim may wait until this one can be interrupted
 }
 
-// endIdle tells the pool that the claim no longer waits for its client. It reports
+// EndIdle tells the pool that the claim no longer waits for its client. It reports
 // whether the claim was interrupted.
-func (c *claim) endIdle() (interrupted bool) {
+func (c *Claim) EndIdle() (interrupted bool) {
 	if c.pool == nil {
 		return false
 	}
@@ -120,7 +153,7 @@ func (c *claim) endIdle() (interrupted bool) {
 
 // give gives a claim the memory that it wants. Its client has sent enough to need it, so
 // the client has as much time again.
-func (p *pool) give(c *claim) {
+func (p *Pool) give(c *Claim) {
 	if before := len(p.idle); before > 0 {
 		if p.idle = remove(p.idle, c); len(p.idle) < before {
 			c.since = time.Now()
@@ -135,9 +168,9 @@ func (p *pool) give(c *claim) {
 // grant gives free memory to waiting claims, and of one client first to the claim that
 // holds the most: its body is the next to be complete. A claim that needs more than there
 // is does not let others pass, or it might never have its turn.
-func (p *pool) grant() {
+func (p *Pool) grant() {
 	for len(p.waiting) > 0 {
-		next := slices.MinFunc(p.waiting, func(a, b *claim) int {
+		next := slices.MinFunc(p.waiting, func(a, b *Claim) int {
 			return cmp.Or(p.compare(a, b), cmp.Compare(b.bytes, a.bytes))
 		})
 		if next.wanted > p.free {
@@ -151,11 +184,11 @@ func (p *pool) grant() {
 }
 
 // compare compares how much the clients of two claims hold.
-func (p *pool) compare(a, b *claim) int { return cmp.Compare(p.held[a.client], p.held[b.client]) }
+func (p *Pool) compare(a, b *Claim) int { return cmp.Compare(p.held[a.client], p.held[b.client]) }
 
 // interrupt interrupts idle claims with this many bytes, as far as they have been idle
 // for long enough.
-func (p *pool) interrupt(bytes int64) {
+func (p *Pool) interrupt(bytes int64) {
 	for bytes > 0 && len(p.idle) > 0 {
 		longest := slices.MaxFunc(p.idle, p.compare)
 		if rest := patience - time.Since(longest.since); rest > 0 {
@@ -174,7 +207,7 @@ func (p *pool) interrupt(bytes int64) {
 }
 
 // grantAfter calls grant after some time.
-func (p *pool) grantAfter(d time.Duration) {
+func (p *Pool) grantAfter(d time.Duration) {
 	if p.again != nil {
 		return
 	}
@@ -186,13 +219,39 @@ func (p *pool) grantAfter(d time.Duration) {
 	})
 }
 
+// refuse ends the wait of the last claim of the client with the most waiting claims.
+func (p *Pool) refuse() {
+	waiting, last := map[netip.Addr]int{}, p.waiting[0]
+	for _, c := range p.waiting {
+		if waiting[c.client]++; waiting[c.client] >= waiting[last.client] {
+			last = c
+		}
+	}
+	last.interrupted = true
+	p.stopWaiting(last)
+	close(last.decided)
+}
+
 // stopWaiting reports whether the claim waited for memory.
-func (p *pool) stopWaiting(c *claim) bool {
+func (p *Pool) stopWaiting(c *Claim) bool {
 	before := len(p.waiting)
 	p.waiting = remove(p.waiting, c)
 	return len(p.waiting) < before
 }
 
-func remove(claims []*claim, c *claim) []*claim {
-	return slices.DeleteFunc(claims, func(other *claim) bool { return other == c })
+func remove(claims []*Claim, c *Claim) []*Claim {
+	return slices.DeleteFunc(claims, func(other *Claim) bool { return other == c })
+}
+
+type clientKey struct{}
+
+// WithClient returns a context for the work that a client causes.
+func WithClient(ctx context.Context, client netip.Addr) context.Context {
+	return context.WithValue(ctx, clientKey{}, client)
+}
+
+// Client returns the client that causes the work, or the zero address.
+func Client(ctx context.Context) netip.Addr {
+	client, _ := ctx.Value(clientKey{}).(netip.Addr)
+	return client
 }

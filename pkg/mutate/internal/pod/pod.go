@@ -1,0 +1,173 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package pod reads the JSON of a pod into the one struct that package mutate decides about, and
+// that package injected reads an injection back from.
+//
+// Most fields are slices of the JSON, which is not copied: the JSON must not change while they are
+// in use.
+package pod
+
+import (
+	"bytes"
+	"cmp"
+	"slices"
+
+	"github.com/lanyard-dev/lanyard/internal/texts"
+)
+
+// Pod has the fields of a pod that Lanyard reads.
+type Pod struct {
+	Name, GenerateName []byte
+	// HasMetadata, HasAnnotations and HasLabels report whether there is an object to add to.
+	HasMetadata, HasAnnotations, HasLabels bool
+	// Annotations are nil if the pod has none. Read keeps only those that a decision needs.
+	Annotations map[string]string
+	// InjectLabel and IdentityLabel are the values of the labels annotations.Inject and
+	// annotations.IdentityLabel; "" if not set.
+	InjectLabel, IdentityLabel string
+	// Mirror reports whether the pod mirrors a static pod.
+	Mirror bool
+	// ServiceAccountName is never empty: the default is filled in.
+	ServiceAccountName string
+	// Windows reports whether the pod is for Windows nodes.
+	Windows bool
+	// Containers are the containers of all kinds, without their lists.
+	Containers []Container
+	// VolumesText is the JSON of the list of volumes; nil if it is absent or null.
+	VolumesText []byte
+
+	// ReadLists reads the rest, and the lists of the containers.
+
+	Volumes []Volume
+
+	tooManyContainers bool
+	// limited reports whether the limits of the reader apply.
+	limited bool
+	// readOnly are the names of the volumes that the kubelet mounts read-only, sorted.
+	readOnly [][]byte
+	// The memory behind the lists of the containers and the volumes.
+	variables []Variable
+	mounts    []Mount
+	sources   []Source
+}
+
+// Kind is the field of the spec that a container is in.
+type Kind string
+
+// Kinds of containers.
+const (
+	InitContainers      Kind = "initContainers"
+	Containers          Kind = "containers"
+	EphemeralContainers Kind = "ephemeralContainers"
+)
+
+// Container is a container of a pod.
+type Container struct {
+	Kind  Kind
+	Index int // in the list of its kind
+	Name  []byte
+	// EnvText and MountsText are the JSON of lists; nil if they are absent or null.
+	EnvText, MountsText []byte
+	devicesText         []byte
+
+	// ReadLists reads the rest.
+
+	Variables []Variable
+	// Mounts are the volume mounts and the devices.
+	Mounts []Mount
+}
+
+// Variable is an environment variable.
+type Variable struct {
+	Index       int // in its list
+	Name, Value []byte
+	// From is the JSON object valueFrom; nil if there is none. If it is set, the value is not
+	// known here.
+	From []byte
+	// FieldPath is the field of the pod that the value comes from; nil if it comes from elsewhere.
+	FieldPath []byte
+}
+
+// Mount is a volume mount, or a device.
+type Mount struct {
+	Index int // in its list
+	Path  []byte
+	// Volume is the name of the volume.
+	Volume []byte
+	// Partial reports whether only a part of the volume is mounted, by subPath or subPathExpr.
+	Partial  bool
+	ReadOnly bool
+	Device   bool
+}
+
+// Volume is a volume of the pod.
+type Volume struct {
+	Index int // in its list
+	Name  []byte
+	// Projected reports whether it is a projected volume. The other fields are those of one.
+	Projected   bool
+	DefaultMode int64
+	Sources     []Source
+}
+
+// Source is one source of a projected volume. A file of the downward API is a source of its own.
+type Source struct {
+	// Token and File report what the source is. Neither is set for any other source.
+	Token, File bool
+	// Path is the path in the volume.
+	Path []byte
+	// Audience and ExpirationSeconds are fields of a token.
+	Audience          []byte
+	ExpirationSeconds int64
+	// FieldPath is the field of the pod that is the content of a file.
+	FieldPath []byte
+}
+
+// Variable returns the container's variable of this name. If there are several, the kubelet uses
+// the last.
+func (c *Container) Variable(name string) *Variable {
+	for i := range slices.Backward(c.Variables) {
+		if string(c.Variables[i].Name) == name {
+			return &c.Variables[i]
+		}
+	}
+	return nil
+}
+
+// ShownName returns the pod's name for messages, or its generateName if it has no name yet.
+func (p *Pod) ShownName() string {
+	return cmp.Or(texts.Cut(p.Name, texts.MaxName), texts.Cut(p.GenerateName, texts.MaxName))
+}
+
+// Volume returns the last volume of this name, or nil if there is none.
+func (p *Pod) Volume(name string) *Volume {
+	for i := range slices.Backward(p.Volumes) {
+		if string(p.Volumes[i].Name) == name {
+			return &p.Volumes[i]
+		}
+	}
+	return nil
+}
+
+// IsReadOnly reports whether the kubelet mounts the volume read-only in every container.
+func (p *Pod) IsReadOnly(volume []byte) bool {
+	_, found := slices.BinarySearchFunc(p.readOnly, volume, bytes.Compare)
+	return found
+}
+
+// HasToken reports whether the volume has a token for the audience at the path. A nil Volume has
+// none.
+func (v *Volume) HasToken(audience, path string) bool {
+	return v != nil && slices.ContainsFunc(v.Sources, func(s Source) bool {
+		return s.Token && string(s.Audience) == audience && string(s.Path) == path
+	})
+}
+
+// HasFile reports whether the volume has a field of the pod as a file at the path. A nil Volume has
+// none.
+func (v *Volume) HasFile(fieldPath, path string) bool {
+	return v != nil && slices.ContainsFunc(v.Sources, func(s Source) bool {
+		return s.File && string(s.FieldPath) == fieldPath && string(s.Path) == path
+	})
+}

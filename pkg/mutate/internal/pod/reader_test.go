@@ -1,0 +1,236 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package pod_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/lanyard-dev/lanyard/internal/jsonscan"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/pkg/mutate/internal/pod"
+)
+
+// read reads a pod for a decision.
+func read(t *testing.T, text string) *pod.Pod {
+	t.Helper()
+	p := new(pod.Pod)
+	if err := p.Read(jsonscan.New([]byte(text)), new(annotations.Settings)); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// summary has the fields of a Pod besides its lists.
+type summary struct {
+	Name, ServiceAccountName, InjectLabel string
+	Annotations                           map[string]string
+	Mirror, Windows                       bool
+}
+
+func summarize(p *pod.Pod) summary {
+	return summary{p.ShownName(), p.ServiceAccountName, p.InjectLabel, p.Annotations, p.Mirror, p.Windows}
+}
+
+func TestReadReadsWhatDecisionsNeed(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		pod  string
+		want summary
+	}{
+		"an empty pod has the default ServiceAccount": {`{}`, summary{ServiceAccountName: "default"}},
+		"an empty name is the default ServiceAccount": {`{"spec":{"serviceAccountName":""}}`, summary{ServiceAccountName: "default"}},
+		"the ServiceAccount is named":                 {`{"spec":{"serviceAccountName":"app"}}`, summary{ServiceAccountName: "app"}},
+		"the name is set":                             {`{"metadata":{"generateName":"a-","name":"a-1"}}`, summary{ServiceAccountName: "default", Name: "a-1"}},
+		"the name is not made yet":                    {`{"metadata":{"generateName":"a-","name":""}}`, summary{ServiceAccountName: "default", Name: "a-"}},
+		"only annotations under the prefix are kept": {`{"metadata":{"annotations":{"lanyard.dev/a":"1","other.dev/lanyard.dev/a":"2","lanyard.devs/a":3}}}`,
+			summary{ServiceAccountName: "default", Annotations: map[string]string{"lanyard.dev/a": "1"}}},
+		"the inject label is kept":         {`{"metadata":{"labels":{"app":"x","lanyard.dev/inject":"false"}}}`, summary{ServiceAccountName: "default", InjectLabel: "false"}},
+		"a mirror pod has the annotation":  {`{"metadata":{"annotations":{"kubernetes.io/config.mirror":""}}}`, summary{ServiceAccountName: "default", Mirror: true}},
+		"the os is Windows":                {`{"spec":{"os":{"name":"windows"}}}`, summary{ServiceAccountName: "default", Windows: true}},
+		"the node selector is for Windows": {`{"spec":{"nodeSelector":{"a":"b","kubernetes.io/os":"windows"}}}`, summary{ServiceAccountName: "default", Windows: true}},
+		"the old node selector is as well": {`{"spec":{"nodeSelector":{"beta.kubernetes.io/os":"windows"}}}`, summary{ServiceAccountName: "default", Windows: true}},
+		"the os is Linux":                  {`{"spec":{"os":{"name":"linux"},"nodeSelector":{"kubernetes.io/os":"linux","name":"windows"}}}`, summary{ServiceAccountName: "default"}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if diff := cmp.Diff(test.want, summarize(read(t, test.pod))); diff != "" {
+				t.Errorf("pod (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// Of two members of the same name in other objects, the last one counts, as in encoding/json.
+func TestTheLastOfTwoMembersCounts(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]bool{
+		`{"spec":{"os":{"name":"windows","name":"linux"}}}`:                                                     false,
+		`{"spec":{"os":{"name":"linux","name":"windows"}}}`:                                                     true,
+		`{"spec":{"nodeSelector":{"kubernetes.io/os":"windows","kubernetes.io/os":"linux"}}}`:                   false,
+		`{"spec":{"nodeSelector":{"beta.kubernetes.io/os":"windows","kubernetes.io/os":"linux"}}}`:              true,
+		`{"spec":{"os":{"name":"windows"},"nodeSelector":{"kubernetes.io/os":"linux"}}}`:                        true,
+		`{"spec":{"nodeSelector":{"kubernetes.io/os":"windows"},"os":{"name":"linux"}},"metadata":{"name":""}}`: true,
+	} {
+		if got := read(t, text).Windows; got != want {
+			t.Errorf("%s: got Windows %t, want %t", text, got, want)
+		}
+	}
+}
+
+// Manifests may have the former name of the field. The API server fills in both.
+func TestTheFormerNameOfTheServiceAccountsField(t *testing.T) {
+	t.Parallel()
+	for spec, want := range map[string]string{
+		`{}`: "default", `{"serviceAccount":"a"}`: "a", `{"serviceAccount":"a","serviceAccountName":"b"}`: "b", `{"serviceAccountName":"b","serviceAccount":"a"}`: "b",
+	} {
+		if got := read(t, `{"spec":`+spec+`}`).ServiceAccountName; got != want {
+			t.Errorf("%s: got %s, want %s", spec, got, want)
+		}
+	}
+}
+
+// full has each field that is read.
+const full = `{"metadata":{"name":"a","generateName":"b","annotations":{"lanyard.dev/injected":"aws","other.dev/x":"y"},"labels":{"lanyard.dev/inject":"false","lanyard.dev/identity":"injected"}},
+"spec":{"serviceAccountName":"c","os":{"name":"windows"},
+"volumes":[{"name":"t","projected":{"defaultMode":420,"sources":[
+ {"serviceAccountToken":{"audience":"aud","expirationSeconds":3600,"path":"aws/token"}},
+ {"downwardAPI":{"items":[{"path":"gcp/credentials.json","fieldRef":{"apiVersion":"v1","fieldPath":"metadata.annotations['x']"}},{"path":"p"}]}},
+ {"configMap":{"name":"ca"}},{"downwardAPI":{}}]}},null,{"secret":{"secretName":"s"},"name":"s"},{"name":"d","persistentVolumeClaim":{"readOnly":true}},{"name":"e","emptyDir":{}}],
+"initContainers":[{"name":"i","env":[{"name":"A","value":"1"},null,{"name":"B","valueFrom": {"fieldRef":{"fieldPath":"metadata.name"}} },{"name":"C","valueFrom":{"secretKeyRef":{"key":"k"}}},{"name":"D","valueFrom":null}]}],
+"containers":[null,{"name":"m","volumeDevices":[{"devicePath":"/dev/x"}],"volumeMounts":[{"name":"v","mountPath":"/m","readOnly":true,"subPath":"x"},{"name":"w","mountPath":"/n","subPathExpr":"y"}]}],
+"ephemeralContainers":[{"name":"e"}]}}`
+
+func b(text string) []byte { return []byte(text) }
+
+func TestReadAllReadsWhatReadingBackNeeds(t *testing.T) {
+	t.Parallel()
+	got, err := pod.ReadAll([]byte(full))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &pod.Pod{
+		Name: b("a"), GenerateName: b("b"), HasMetadata: true, HasAnnotations: true, HasLabels: true, Windows: true,
+		Annotations: map[string]string{"lanyard.dev/injected": "aws", "other.dev/x": "y"}, InjectLabel: "false", IdentityLabel: "injected", ServiceAccountName: "c",
+		Volumes: []pod.Volume{
+			{Index: 0, Name: b("t"), Projected: true, DefaultMode: 420, Sources: []pod.Source{
+				{Token: true, Audience: b("aud"), ExpirationSeconds: 3600, Path: b("aws/token")},
+				{File: true, Path: b("gcp/credentials.json"), FieldPath: b("metadata.annotations['x']")}, {File: true, Path: b("p")}, {}, {},
+			}},
+			{Index: 2, Name: b("s")}, {Index: 3, Name: b("d")}, {Index: 4, Name: b("e")},
+		},
+		Containers: []pod.Container{
+			{Kind: pod.InitContainers, Name: b("i"), Variables: []pod.Variable{
+				{Index: 0, Name: b("A"), Value: b("1")},
+				{Index: 2, Name: b("B"), From: b(`{"fieldRef":{"fieldPath":"metadata.name"}}`), FieldPath: b("metadata.name")},
+				{Index: 3, Name: b("C"), From: b(`{"secretKeyRef":{"key":"k"}}`)}, {Index: 4, Name: b("D")},
+			}},
+			{Kind: pod.Containers, Index: 1, Name: b("m"), Mounts: []pod.Mount{
+				{Index: 0, Volume: b("v"), Path: b("/m"), ReadOnly: true, Partial: true}, {Index: 1, Volume: b("w"), Path: b("/n"), Partial: true},
+				{Index: 0, Path: b("/dev/x"), Device: true},
+			}},
+			{Kind: pod.EphemeralContainers, Name: b("e")},
+		},
+	}
+	ignore := []cmp.Option{
+		cmpopts.IgnoreUnexported(pod.Pod{}, pod.Container{}), cmpopts.EquateEmpty(),
+		cmpopts.IgnoreFields(pod.Pod{}, "VolumesText"), cmpopts.IgnoreFields(pod.Container{}, "EnvText", "MountsText"),
+	}
+	if diff := cmp.Diff(want, got, ignore...); diff != "" {
+		t.Errorf("pod (-want +got):\n%s", diff)
+	}
+	for name, want := range map[string]bool{"t": true, "s": true, "d": true, "e": false, "": false} {
+		if is := got.IsReadOnly(b(name)); is != want {
+			t.Errorf("volume %q: got read-only %t, want %t", name, is, want)
+		}
+	}
+	if text := string(got.Containers[1].MountsText); !strings.HasPrefix(text, `[{"name":"v"`) || !strings.HasSuffix(text, `}]`) {
+		t.Errorf("got the text %s, want the list of mounts", text)
+	}
+}
+
+// A pod of an API server may have more than a decision has memory for.
+func TestReadAllHasNoLimits(t *testing.T) {
+	t.Parallel()
+	list := func(n int) string { return "[{}" + strings.Repeat(",{}", n-1) + "]" }
+	long := strings.Repeat("a", 100_000)
+	text := `{"metadata":{"annotations":{"a":"` + long + `"` + strings.Repeat(`,"lanyard.dev/a":""`, 40) + `}},"spec":{"containers":` + list(600) + `,"volumes":` + list(40_000) + `}}`
+	got, err := pod.ReadAll([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(got.Containers) != 600 || len(got.Volumes) != 40_000 || got.Annotations["a"] != long {
+		t.Errorf("got %d containers, %d volumes and an annotation of %d bytes, want all", len(got.Containers), len(got.Volumes), len(got.Annotations["a"]))
+	}
+	p := read(t, text)
+	if err := p.ReadLists(); !errors.Is(err, pod.ErrTooLarge) {
+		t.Errorf("for a decision: got error %v, want %v", err, pod.ErrTooLarge)
+	}
+}
+
+// A pod that was not read is an empty one, for the command line.
+func TestReadAllReadsNull(t *testing.T) {
+	t.Parallel()
+	if got, err := pod.ReadAll([]byte(`null`)); err != nil || got.HasMetadata || got.ServiceAccountName != "default" {
+		t.Errorf("got %+v and error %v, want an empty pod", got, err)
+	}
+}
+
+func TestReadAllNamesTheFieldOfTheWrongType(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		`[]`:                                    "pod: at byte 0: got array, want object",
+		`{}x`:                                   "pod: at byte 2: ",
+		`{"spec":{"containers":[{"env":"x"}]}}`: "pod: spec: containers: [0]: env: at byte 0: got string, want array",
+		`{"spec":{"volumes":[{"projected":{"defaultMode":"x"}}]}}`: "pod: spec: volumes: [0]: projected: defaultMode: got string, want integer",
+		`{"spec":{"volumes":[{"projected":{"defaultMode":0.5}}]}}`: "pod: spec: volumes: [0]: projected: defaultMode: got number, want integer",
+	} {
+		if _, err := pod.ReadAll([]byte(text)); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%s: got error %v, want %s", text, err, want)
+		}
+	}
+}
+
+// A mistake in a list must not deny a pod whose ServiceAccount asks for no identity.
+func TestReadLeavesTheListsUnread(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{`{"spec":{"volumes":{}}}`, `{"spec":{"containers":[{"env":1}]}}`, `{"spec":{"containers":[{"volumeMounts":[1]}]}}`} {
+		if err := read(t, text).ReadLists(); err == nil {
+			t.Errorf("%s: ReadLists: got no error, want one", text)
+		}
+	}
+}
+
+// FuzzReadAll: no text makes the reader panic, and what it reads is a part of the text or of the
+// strings in it.
+func FuzzReadAll(f *testing.F) {
+	f.Add([]byte(full))
+	f.Add([]byte(`{"spec":{"containers":[{"env":[{"value":"\u0041","valueFrom":{"fieldRef":{}}}]}],"volumes":[{"projected":{"sources":null}}]}}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		all, err := pod.ReadAll(text)
+		if err == nil && jsonscan.New(text).Kind() == jsonscan.Null {
+			return
+		}
+		p := new(pod.Pod)
+		errRead := p.Read(jsonscan.New(text), new(annotations.Settings))
+		if errRead == nil {
+			errRead = p.ReadLists()
+		}
+		if err != nil || errors.Is(errRead, pod.ErrTooLarge) {
+			return
+		}
+		if errRead != nil {
+			t.Fatalf("got error %v for a decision, and none for all", errRead)
+		}
+		p.Annotations, all.Annotations = nil, nil
+		if diff := cmp.Diff(all, p, cmpopts.IgnoreUnexported(pod.Pod{}, pod.Container{}), cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("pod (-all +for a decision):\n%s", diff)
+		}
+	})
+}

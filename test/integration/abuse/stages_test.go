@@ -1,0 +1,93 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build !race
+
+package abuse_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"regexp"
+	"strconv"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/lanyard-dev/lanyard/test/integration/abuse"
+)
+
+// stageTime is how long an attack of a stage takes.
+const stageTime = 5 * time.Second
+
+// mostGoroutines is more than 272 connections with two goroutines each, their live reads, and
+// the program itself have.
+const mostGoroutines = 1000
+
+var _ = DescribeTable("It has few goroutines, and injects the pods of new ServiceAccounts, while there are", func(ctx SpecContext, load abuse.Load) {
+	r := newReplica(ctx, shared, shared.user)
+	r.survives(ctx, func(ctx context.Context) {
+		r.abuseWhile(ctx, load, 0, func() {
+			r.newServiceAccount(ctx, "new", map[string]string{"lanyard.dev/audience": "x"})
+			r.expectFewGoroutines(ctx)
+			// As a controller does, which tries again.
+			Eventually(ctx, func(ctx context.Context) error { return r.injects(ctx, "new") }).Should(Succeed())
+		})
+	})
+},
+	Entry("250 TLS hellos of 65 kB", abuse.LargeHellos(250)),
+	Entry("100 clients that review random ServiceAccounts and wait for 10 ms", abuse.ImpatientReviews(100)),
+	Entry("clients that misbehave at each stage", abuse.AtEachStage(8)),
+)
+
+var _ = It("has few goroutines while 2,000 clients leave, and the API server does not answer live reads", func(ctx SpecContext) {
+	link := newLink(ctx, shared.user.Host)
+	r := newReplica(ctx, shared, link.user(shared.user))
+	r.survives(ctx, func(ctx context.Context) {
+		link.stalled.Lock()
+		defer link.stalled.Unlock()
+		r.abuseWhile(ctx, abuse.AbandonedReviews(2000), 0, func() { r.expectFewGoroutines(ctx) })
+	})
+})
+
+// expectFewGoroutines looks at the number of goroutines for a while.
+func (r *replica) expectFewGoroutines(ctx context.Context) {
+	GinkgoHelper()
+	most, looks := 0, 0
+	for start := time.Now(); time.Since(start) < stageTime; time.Sleep(250 * time.Millisecond) {
+		// On a busy machine, the connection may end before its request is read.
+		Eventually(ctx, func(ctx context.Context) error {
+			n, err := r.goroutines(ctx)
+			most = max(most, n)
+			return err
+		}).Should(Succeed())
+		looks++
+	}
+	AddReportEntry("goroutines", fmt.Sprintf("at most %d, of %d looks", most, looks))
+	Expect(most).To(BeNumerically("<", mostGoroutines))
+}
+
+// goroutines returns the number of goroutines of the webhook. Its metrics must be served.
+func (r *replica) goroutines(ctx context.Context) (int, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, r.MetricsURL, http.NoBody)
+	if err != nil {
+		return 0, err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return 0, err
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		return 0, err
+	}
+	found := regexp.MustCompile(`(?m)^go_goroutines (\d+)$`).FindSubmatch(text)
+	if found == nil {
+		return 0, fmt.Errorf("got %s and no number of goroutines", response.Status)
+	}
+	return strconv.Atoi(string(found[1]))
+}
