@@ -562,10 +562,14 @@ func Several(i *survey.Installation) finding.Finding {
 			others = append(others, survey.Leftover{Kind: "mutatingwebhookconfiguration", Name: r.Name}, survey.Leftover{Kind: "validatingwebhookconfiguration", Name: r.Name})
 		}
 	}
+	fix := "Keep " + i.Registrations[0].Name + ", and remove the other: "
+	if i.Ready[0] == i.Ready[1] { // both serve, or nobody knows
+		fix = "Decide which one to keep. To remove all but " + i.Registrations[0].Name + ": "
+	}
 	return finding.Finding{
 		Status: finding.Failed, Reason: "several_installations",
 		Text: fmt.Sprintf("Lanyard is installed %d times: MutatingWebhookConfigurations %s", len(i.Registrations), strings.Join(names, ", ")),
-		Fix:  "Keep " + i.Registrations[0].Name + ", and remove the other: " + survey.Remove(others), Link: page("operations/README.md#remove-it"),
+		Fix:  fix + survey.Remove(others), Link: page("operations/README.md#remove-it"),
 	}
 }
 

@@ -548,6 +548,10 @@ func TestNumberOfInstallations(t *testing.T) {
 	if want := "Keep lanyard, and remove the other: kubectl delete mutatingwebhookconfiguration/second validatingwebhookconfiguration/second"; several.Fix != want {
 		t.Errorf("got the next step %q, want %q", several.Fix, want)
 	}
+	several = Several(&survey.Installation{Registrations: []*admissionregistrationv1.MutatingWebhookConfiguration{one, two}, Ready: []int{2, 2}})
+	if want := "Decide which one to keep. To remove all but lanyard: kubectl delete "; !strings.HasPrefix(several.Fix, want) {
+		t.Errorf("got the next step %q for two that serve, want %q", several.Fix, want)
+	}
 	expect(t, Installed([]*admissionregistrationv1.MutatingWebhookConfiguration{one}), []string{"warning: Lanyard is installed already: MutatingWebhookConfiguration lanyard"})
 	expect(t, []finding.Finding{Unguarded("", 0, "", true)}, nil)
 	expect(t, []finding.Finding{Unguarded("", 2, "n/a", false)}, []string{"warning: 2 ServiceAccounts need credentials but lack the guard's label, such as n/a"})

@@ -209,7 +209,7 @@ var _ = Describe("check", Serial, Ordered, func() {
 		DeferCleanup(func(ctx SpecContext) error { return api.Delete(ctx, "second", metav1.DeleteOptions{}) })
 		code, out, _ := lanyard(ctx, "check")
 		Expect(out).To(ContainSubstring("× Lanyard is installed 2 times: MutatingWebhookConfigurations lanyard (replicas unknown), second (replicas unknown)"))
-		Expect(out).To(ContainSubstring("remove the other: kubectl delete mutatingwebhookconfiguration/second validatingwebhookconfiguration/second\n"))
+		Expect(out).To(ContainSubstring("Decide which one to keep. To remove all but lanyard: kubectl delete mutatingwebhookconfiguration/second validatingwebhookconfiguration/second\n"))
 		Expect(out).To(MatchRegexp(`(?s)\nguard of lanyard\n  √ .*\nguard of second\n  × ValidatingAdmissionPolicy second-guard-pods does not exist`))
 		Expect(code).To(Equal(command.ExitFound))
 		code, out, errOut := lanyard(ctx, "explain", "sa/cart", "--namespace", "shop")
