@@ -1,8 +1,8 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cli is the command line tool: lanyard, or kubectl lanyard. Each command has a
-// package of its own, with its decision, its flags and its output.
+// Package cli is the command line tool: lanyard, or kubectl lanyard. Each larger command has a
+// package of its own, with its decision, its flags and its output; label and version are here.
 package cli
 
 import (
@@ -16,12 +16,10 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
 	"github.com/lanyard-dev/lanyard/internal/cli/explain"
 	"github.com/lanyard-dev/lanyard/internal/cli/inject"
-	"github.com/lanyard-dev/lanyard/internal/cli/label"
 	"github.com/lanyard-dev/lanyard/internal/cli/migrate"
 	"github.com/lanyard-dev/lanyard/internal/cli/policies"
 	"github.com/lanyard-dev/lanyard/internal/cli/status"
-	"github.com/lanyard-dev/lanyard/internal/cli/version"
-	build "github.com/lanyard-dev/lanyard/internal/version"
+	"github.com/lanyard-dev/lanyard/internal/version"
 )
 
 // Run runs the command of args, which begin with the program's name. It prints
@@ -54,7 +52,7 @@ func newRootCommand(c *command.CLI) *cobra.Command {
 		Short: "See and manage the cloud credentials of pods.",
 		Long:  rootHelp,
 		// Not SetVersionTemplate, as in cmd/webhook/app.
-		Version:       build.String(),
+		Version:       version.String(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: c.Name},
@@ -77,14 +75,14 @@ func newRootCommand(c *command.CLI) *cobra.Command {
 		check.NewCommand(c),
 		explain.NewCommand(c),
 		inject.NewCommand(c),
-		label.NewCommand(c),
+		newLabelCommand(c),
 		migrate.NewCommand(c),
 		c.NewOptionsCommand(),
 		policies.NewCommand(c),
 		status.NewCommand(c),
 		cloud.NewTokenCommand(c),
 		cloud.NewTrustCommand(c),
-		version.NewCommand(c),
+		newVersionCommand(c),
 	)
 	c.Finish(root)
 	return root

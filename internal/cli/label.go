@@ -1,9 +1,7 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package label is the command label. It writes the ServiceAccounts that the guard does not know:
-// it adds the label, and with that write the webhook adopts the annotations of another webhook.
-package label
+package cli
 
 import (
 	"context"
@@ -23,14 +21,16 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
-//go:embed serviceaccounts.txt
-var help string
+//go:embed label.txt
+var labelHelp string
 
-// NewCommand returns the command label.
-func NewCommand(c *command.CLI) *cobra.Command {
+// newLabelCommand returns the command label. It writes the ServiceAccounts that the guard does not
+// know: it adds the label, and with that write the webhook adopts the annotations of another
+// webhook.
+func newLabelCommand(c *command.CLI) *cobra.Command {
 	cmd := &cobra.Command{Use: "label", Short: "Label ServiceAccounts for the guard, and adopt their annotations.", Long: "label adds the labels of Lanyard to objects that lack them."}
-	k := &writer{CLI: c}
-	serviceaccounts := command.New(help, cobra.NoArgs, func(cmd *cobra.Command, _ []string) error {
+	k := &labeller{CLI: c}
+	serviceaccounts := command.New(labelHelp, cobra.NoArgs, func(cmd *cobra.Command, _ []string) error {
 		result, err := k.run(cmd.Context())
 		if err != nil {
 			return err
@@ -47,15 +47,15 @@ func NewCommand(c *command.CLI) *cobra.Command {
 	return cmd
 }
 
-// writer writes ServiceAccounts that the guard does not know.
-type writer struct {
+// labeller writes ServiceAccounts that the guard does not know.
+type labeller struct {
 	*command.CLI
 	command.Output
 	dryRun command.DryRun
 	all    bool
 }
 
-type result struct {
+type labelling struct {
 	DryRun          command.DryRun `json:"dryRun"`
 	ServiceAccounts []written      `json:"serviceAccounts"`
 }
@@ -70,7 +70,7 @@ type written struct {
 	Error string `json:"error,omitempty"`
 }
 
-func (r *result) Print(p *command.Page) {
+func (r *labelling) Print(p *command.Page) {
 	if len(r.ServiceAccounts) == 0 {
 		p.Line("every ServiceAccount that needs credentials has the label")
 		return
@@ -95,7 +95,7 @@ func (r *result) Print(p *command.Page) {
 	p.Table(0, rows)
 }
 
-func (r *result) Names() []string {
+func (r *labelling) Names() []string {
 	var names []string
 	for _, s := range r.ServiceAccounts {
 		names = append(names, "serviceaccount/"+s.Name)
@@ -103,7 +103,7 @@ func (r *result) Names() []string {
 	return names
 }
 
-func (k *writer) run(ctx context.Context) (*result, error) {
+func (k *labeller) run(ctx context.Context) (*labelling, error) {
 	defer k.Progress("reading ServiceAccounts")()
 	namespace, err := k.Scope(k.all)
 	if err != nil {
@@ -128,7 +128,7 @@ func (k *writer) run(ctx context.Context) (*result, error) {
 	case installation.Absent():
 		return nil, errors.New("lanyard is not installed, so the label has no effect: see " + k.Name + " check")
 	}
-	found := &result{DryRun: k.dryRun, ServiceAccounts: []written{}}
+	found := &labelling{DryRun: k.dryRun, ServiceAccounts: []written{}}
 	report := k.Periodically()
 	err = k.EachUnguarded(ctx, client, namespace, installation.Registration(), func(object *metav1.PartialObjectMetadata) error {
 		entry := written{Namespace: object.Namespace, Name: object.Name, Adopted: peer.Adoptable(s, peer.Of(s), object.Annotations)}
@@ -146,7 +146,7 @@ func (k *writer) run(ctx context.Context) (*result, error) {
 
 // write adds the label to a ServiceAccount. With that write, Lanyard adopts the
 // annotations of the peers.
-func (k *writer) write(ctx context.Context, client kubernetes.Interface, s *annotations.Settings, object *metav1.PartialObjectMetadata) error {
+func (k *labeller) write(ctx context.Context, client kubernetes.Interface, s *annotations.Settings, object *metav1.PartialObjectMetadata) error {
 	options := metav1.PatchOptions{FieldManager: "lanyard", DryRun: k.dryRun.Requests()}
 	got, err := client.CoreV1().ServiceAccounts(object.Namespace).Patch(ctx, object.Name, types.MergePatchType, labelPatch(object), options)
 	if err == nil && peer.Adoptable(s, peer.Of(s), got.Annotations) {
