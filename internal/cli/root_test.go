@@ -50,7 +50,7 @@ func TestCommandsThatNeedAClusterSayThatThereIsNoKubeconfig(t *testing.T) {
 	t.Setenv("KUBECONFIG", t.TempDir()+"/none")
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
 	for _, args := range []string{
-		"check", "check --pre", "explain pod/x", "status", "restart --stale", "label serviceaccounts", "adopt", "trust aws x", "trust issuer",
+		"check", "check --pre", "explain pod/x", "status", "label serviceaccounts", "trust aws x", "trust issuer",
 		"token x --for aws", "migrate --from eks", "policies --diff", "inject --cluster -f -", "version",
 	} {
 		code, _, errOut := run(t, append([]string{"lanyard"}, strings.Fields(args)...)...)

@@ -37,7 +37,7 @@ func TestTrustWorksWithoutACluster(t *testing.T) {
 			"/subject/system:serviceaccount:default:ingester\n", "/subject/system:serviceaccount:default:querier\n",
 		}},
 		"aws ingester" + issuer: {command.ExitFailed, []string{"--role-arn is missing"}},
-		"aws ingester --role-arn arn:aws:iam::111122223333:role/logs": {command.ExitFailed, []string{"get serviceaccount"}},
+		"aws ingester --role-arn arn:aws:iam::111122223333:role/logs": {command.ExitFailed, []string{"no kubeconfig"}},
 		"aws a a" + issuer:             {command.ExitFailed, []string{"serviceaccount a is named twice"}},
 		"aws a pod/b" + issuer:         {command.ExitFailed, []string{"pod/b: this command is for serviceaccount"}},
 		"aws serviceaccount/" + issuer: {command.ExitFailed, []string{"this command is for serviceaccount"}},

@@ -34,14 +34,13 @@ import (
 	"k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/klog/v2"
 
-	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
+	"github.com/lanyard-dev/lanyard/internal/cli/survey"
 	"github.com/lanyard-dev/lanyard/internal/options"
 	"github.com/lanyard-dev/lanyard/internal/peer"
 	"github.com/lanyard-dev/lanyard/internal/probe"
 	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/internal/version"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
-	"github.com/lanyard-dev/lanyard/policies"
 )
 
 // CLI holds the parts that all commands share: the streams, the flags that select the
@@ -59,13 +58,10 @@ type CLI struct {
 		settings *annotations.Settings
 		Unread   error
 		noted    bool
-		// Policies are the policies that inject, if any, once Installation has read them.
-		// InjectedBy describes an installation with policies.
-		Policies   *cluster.Injecting
-		InjectedBy string
 		// allowed are fields of the webhook's pods, which policies of the cluster allow.
 		allowed map[string]any
 	}
+	survey *survey.Cluster
 	// overrides are the fields of --overrides.
 	overrides map[string]any
 	// Started reports whether the command line was correct, so that a command runs.
@@ -348,16 +344,17 @@ func Usagef(format string, args ...any) error { return UsageError{fmt.Errorf(for
 // Exit prints the error of a command, if any, and returns the exit code. help is the command
 // whose --help the user of a wrong command line may read.
 func (c *CLI) Exit(err error, help string) int {
+	_, isUsage := errors.AsType[UsageError](err)
 	switch {
 	case err == nil:
 		return ExitOK
 	case errors.Is(err, ErrFound):
 		return ExitFound
-	case strings.Contains(err.Error(), errNoCluster.Error()): // not every library wraps errors
+	case !isUsage && strings.Contains(err.Error(), errNoCluster.Error()): // not every library wraps errors
 		err = errNoCluster
 	}
 	c.Note("error: %v", err)
-	if _, isUsage := errors.AsType[UsageError](err); isUsage || !c.Started {
+	if isUsage || !c.Started {
 		c.Note("See '%s --help' for usage.", help)
 	}
 	return ExitFailed
@@ -383,8 +380,20 @@ func (c *CLI) ProbePod(serviceAccount string) *unstructured.Unstructured {
 	return probe.Pod(serviceAccount, c.Webhook.allowed, c.overrides)
 }
 
-// ForgetSettings makes the next call of Settings read the settings again.
-func (c *CLI) ForgetSettings() { c.Webhook.settings, c.Webhook.Unread = nil, nil }
+// Survey returns what the command reads of the cluster, each part once.
+func (c *CLI) Survey() (*survey.Cluster, error) {
+	if c.survey == nil {
+		client, _, err := c.Clients()
+		if err != nil {
+			return nil, err
+		}
+		c.survey = survey.New(client)
+	}
+	return c.survey, nil
+}
+
+// SurveyAgain makes the command read the cluster again.
+func (c *CLI) SurveyAgain() { c.survey, c.Webhook.settings, c.Webhook.Unread = nil, nil, nil }
 
 // Settings returns the settings of the webhook: the settings in the file of --config, or
 // the settings in the cluster. If the cluster's cannot be read, the settings are
@@ -411,38 +420,13 @@ func loadFile(name string) (*annotations.Settings, error) {
 	return o.Settings(annotations.CommonAPIServerAudiences())
 }
 
-// clusterSettings reads the settings of the webhook in the cluster, or of the policies if only
-// policies inject.
-func (c *CLI) clusterSettings(ctx context.Context) (*annotations.Settings, error) {
-	client, _, err := c.Clients()
-	if err != nil {
-		return nil, err
+// clusterSettings reads the settings in the cluster.
+func (c *CLI) clusterSettings(ctx context.Context) (s *annotations.Settings, err error) {
+	cluster, err := c.Survey()
+	if err == nil {
+		s, c.Webhook.allowed, err = cluster.Settings(ctx)
 	}
-	mutating, err := c.Installation(ctx, client)
-	if err != nil {
-		return nil, err
-	}
-	if mutating == nil {
-		return c.PolicySettings(&c.Webhook.Policies.Source)
-	}
-	o, allowed, err := cluster.Options(ctx, client, mutating)
-	c.Webhook.allowed = allowed
-	if err != nil {
-		return nil, err
-	}
-	return o.Settings(annotations.CommonAPIServerAudiences())
-}
-
-// PolicySettings returns the settings of policies that were made from this source.
-func (c *CLI) PolicySettings(source *policies.Source) (*annotations.Settings, error) {
-	s, err := settings.Load(source.Config, source.ReservedAudiences)
-	if err != nil {
-		return nil, err
-	}
-	if s, err = policies.Choose(s, source.Providers); err != nil {
-		return nil, fmt.Errorf("providers: %w", err)
-	}
-	return s, nil
+	return s, err
 }
 
 // NoteUnknown warns the user, once, about an annotation of a ServiceAccount that

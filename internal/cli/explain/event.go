@@ -16,36 +16,26 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/resource"
 
 	"github.com/lanyard-dev/lanyard/internal/cause"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
-	"github.com/lanyard-dev/lanyard/internal/probe"
+	"github.com/lanyard-dev/lanyard/internal/cli/finding"
 	"github.com/lanyard-dev/lanyard/pkg/mutate"
 	"github.com/lanyard-dev/lanyard/pkg/mutate/injected"
 )
 
-// Event is the newest event that says why a pod has no token, or does not exist.
-type Event struct {
-	// Object is the pod or its controller, such as replicaset/cart-5d9f.
-	Object  string `json:"object"`
-	Reason  string `json:"reason"`
-	Message string `json:"message"`
-	// Last is when it happened last.
-	Last string `json:"last"`
-	Fix  string `json:"fix"`
-	Link string `json:"link"`
-}
-
-func (e *Event) print(p *command.Page) {
-	if e == nil {
+// printEvent writes the finding about the newest event.
+func printEvent(p *command.Page, f *finding.Finding) {
+	if f == nil {
 		return
 	}
 	p.Line("")
-	p.Line("newest event: %s", p.Style(command.Bad, e.Reason))
-	p.Text(2, "", e.Object+": "+e.Message+"; last at "+e.Last)
-	printFix(p, e.Fix)
-	p.Text(5, command.Faint, e.Link)
+	p.Line("newest event: %s", p.Style(command.Bad, f.Reason))
+	p.Text(2, "", f.About+": "+f.Text)
+	printFix(p, f.Fix)
+	p.Text(5, command.Faint, f.Link)
 }
 
 const (
@@ -57,9 +47,9 @@ const (
 	maxOwners = 10
 )
 
-// event returns the newest event about the token volume of a pod, or about a pod that was not
-// created; nil if there is none, or if it is no longer true.
-func (r *reader) event(ctx context.Context, info *resource.Info, n *New) (*Event, error) {
+// event returns the finding about the newest event that says why a pod has no token, or does not
+// exist; nil if there is none, or if it is no longer true.
+func (r *reader) event(ctx context.Context, info *resource.Info, n *New) (*finding.Finding, error) {
 	if info.Mapping.Resource == command.CoreResource("serviceaccounts") {
 		return nil, nil
 	}
@@ -73,14 +63,14 @@ func (r *reader) event(ctx context.Context, info *resource.Info, n *New) (*Event
 	if r.lacks(err, "the newest event about the token of the pod") {
 		return nil, nil
 	}
-	read := map[string]bool{}
+	read := map[types.UID]bool{} // an object may have the name of one that is gone
 	for i := range events {
 		event := &events[i]
-		name := objectOf(event)
-		if read[name] || len(read) == maxOwners {
+		uid := event.InvolvedObject.UID
+		if read[uid] || len(read) == maxOwners {
 			continue
 		}
-		read[name] = true
+		read[uid] = true
 		object, err := r.involved(ctx, event, targets)
 		if err != nil {
 			return nil, err
@@ -182,28 +172,28 @@ func (r *reader) isOver(ctx context.Context, event *corev1.Event, object *unstru
 }
 
 // newEvent describes an event; nil if the outcome for a new pod describes it already.
-func newEvent(event *corev1.Event, n *New) *Event {
-	e := &Event{
-		Object: objectOf(event), Reason: event.Reason, Message: event.Message, Last: last(event).UTC().Format(time.RFC3339),
-		Fix: "Correct what the message names.", Link: probe.Link("troubleshooting/pods-denied.md"),
+func newEvent(event *corev1.Event, n *New) *finding.Finding {
+	f := &finding.Finding{
+		Status: finding.Failed, About: objectOf(event), Reason: event.Reason, Text: event.Message + "; last at " + last(event).UTC().Format(time.RFC3339),
+		Fix: "Correct what the message names.", Link: finding.Page("troubleshooting/pods-denied.md"),
 	}
 	switch {
 	case event.Reason == failedMount:
 		why := cause.Kubelet(event.Message)
-		e.Fix, e.Link = why.Advice(), probe.Link(why.Link)
+		f.Fix, f.Link = why.Advice(), finding.Page(why.Link)
 	case n.Outcome == Denied:
 		return nil
 	case n.Outcome != injected.Unknown && !n.Local:
-		e.Fix, e.Link = "A pod would be created now. Wait until the controller tries again.", probe.Link("troubleshooting/pods-denied.md#which-controllers-retry")
+		f.Status, f.Fix, f.Link = finding.Warning, "A pod would be created now. Wait until the controller tries again.", finding.Page("troubleshooting/pods-denied.md#which-controllers-retry")
 	case strings.Contains(event.Message, "failed calling webhook") && strings.Contains(event.Message, ".lanyard.dev"):
 		why := cause.Webhook(event.Message)
-		e.Fix, e.Link = why.Advice(), probe.Link(why.Link)
+		f.Fix, f.Link = why.Advice(), finding.Page(why.Link)
 	}
-	return e
+	return f
 }
 
 // callFix is the fix for an error of the API server about a call of the webhook.
 func callFix(message string) string {
 	why := cause.Webhook(message)
-	return why.Advice() + " See: " + probe.Link(why.Link)
+	return why.Advice() + " See: " + finding.Page(why.Link)
 }
