@@ -112,6 +112,7 @@ var changing = []struct {
 	{regexp.MustCompile(`20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ`), "TIME"},
 	{regexp.MustCompile(`Kubernetes is v1\.\d+\.\d+\S*`), "Kubernetes is VERSION"},
 	{regexp.MustCompile(`node/\S+`), "node/NAME"},
+	{regexp.MustCompile(`(such as [a-z-]+)-[0-9a-z]+-[0-9a-z]{5}\.`), "$1-POD."},
 }
 
 // golden runs the commands, and compares their outputs with a golden file.

@@ -194,8 +194,13 @@ func (w *workload40) object() map[string]any {
 // createAccounts creates the namespaces with their ServiceAccounts.
 func createAccounts(ctx context.Context) {
 	GinkgoHelper()
-	for _, namespace := range switched {
-		Expect(cluster.CreateNamespace(ctx, namespace, nil)).To(Succeed())
+	for peer, namespace := range switched {
+		var labels map[string]string
+		if peer == "azure" {
+			// Its proxy has a privileged init container.
+			labels = map[string]string{"pod-security.kubernetes.io/enforce": "privileged"}
+		}
+		Expect(cluster.CreateNamespace(ctx, namespace, labels)).To(Succeed())
 		DeferCleanup(func(ctx SpecContext) error { return cluster.DeleteNamespace(ctx, namespace) })
 	}
 	var items []any
