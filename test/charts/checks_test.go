@@ -10,6 +10,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 )
 
 const checksDir = deployDir + "/checks"
@@ -68,6 +71,36 @@ func TestChartAndKustomizeRenderTheSameChecks(t *testing.T) {
 	}
 	if diff := cmp.Diff(byKey(checks(t)), added); diff != "" {
 		t.Errorf("(-kustomize +chart):\n%s", diff)
+	}
+}
+
+// The pods of the checks run where the webhook's pods run, but are none of them: the Service
+// would send reviews to them.
+func TestThePodsOfTheChecksAreLikeTheWebhooks(t *testing.T) {
+	objects := render(t, defaultInstall, merge(parseValues(t, everything), parseValues(t, "image: {pullPolicy: Always}"))).objects
+	webhook := deployment(t, objects)
+	selector, err := metav1.LabelSelectorAsSelector(webhook.Spec.Selector)
+	if err != nil {
+		t.Fatal(err)
+	}
+	type shared struct {
+		NodeSelector map[string]string
+		Tolerations  []corev1.Toleration
+		PullPolicy   corev1.PullPolicy
+		Team         string // one of commonLabels
+		Contact      string // one of commonAnnotations
+	}
+	of := func(pod corev1.PodTemplateSpec) shared {
+		return shared{pod.Spec.NodeSelector, pod.Spec.Tolerations, pod.Spec.Containers[0].ImagePullPolicy, pod.Labels["team"], pod.Annotations["contact"]}
+	}
+	for _, job := range checkJobs(t, objects) {
+		pod := job.Spec.JobTemplate.Spec.Template
+		if diff := cmp.Diff(of(webhook.Spec.Template), of(pod)); diff != "" {
+			t.Errorf("%s (-webhook +check):\n%s", job.Name, diff)
+		}
+		if selector.Matches(labels.Set(pod.Labels)) {
+			t.Errorf("%s: the Service selects the pods with the labels %v", job.Name, pod.Labels)
+		}
 	}
 }
 
