@@ -717,8 +717,8 @@ var sentences = []struct {
 }{
 	{injected.None, "", others, "it has the credentials of another webhook, and its ServiceAccount asks Lanyard for none"},
 	{injected.Current, "", others, "it has the credentials of a new pod, from another webhook"},
-	{injected.Excluded, "", nowhere, "it has no credentials: Lanyard is not called for the namespace"},
-	{injected.Excluded, "", anywhere, "it has credentials from the time before Lanyard was not called for the namespace"},
+	{injected.Excluded, "", nowhere, "it has no credentials, because Lanyard is not called for it"},
+	{injected.Excluded, "", anywhere, "it has credentials from before, when Lanyard was called for it"},
 	{injected.OptedOut, "", anywhere, "it asks for no credentials"},
 	{injected.None, "", anywhere, "it has no credentials, like a new pod"},
 	{injected.LeftOut, "", anywhere, "none of its containers gets credentials, like a new pod"},

@@ -360,7 +360,7 @@ func TestRunningPodsInTheWordsOfStatus(t *testing.T) {
 	}{
 		"excluded": {
 			func(in *Input) { in.Live, in.Got, in.Called = newPod(), newPod(), false },
-			injected.Excluded, cluster.GuardExcluded, "it has no credentials: Lanyard is not called for the namespace",
+			injected.Excluded, cluster.GuardExcluded, "it has no credentials, because Lanyard is not called for it",
 		},
 		"excluded after the injection": {
 			func(in *Input) { in.Live, in.Got, in.Called = injectedPod(t, role), newPod(), false },
