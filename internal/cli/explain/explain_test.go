@@ -364,7 +364,7 @@ func TestRunningPodsInTheWordsOfStatus(t *testing.T) {
 		},
 		"excluded after the injection": {
 			func(in *Input) { in.Live, in.Got, in.Called = injectedPod(t, role), newPod(), false },
-			injected.Excluded, cluster.GuardExcluded, "it has credentials from the time before",
+			injected.Excluded, cluster.GuardExcluded, "it has credentials from before",
 		},
 		"opted out": {
 			func(in *Input) {
