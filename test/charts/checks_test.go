@@ -46,7 +46,7 @@ var checksRead = []grant{
 	{checksAccount, "", "get,list apps/daemonsets,deployments,replicasets,statefulsets"},
 	{checksAccount, "", "get,list batch/cronjobs,jobs"},
 	{checksAccount, "", "list admissionregistration.k8s.io/mutatingwebhookconfigurations"},
-	{checksAccount, "", "get admissionregistration.k8s.io/validatingadmissionpolicies"},
+	{checksAccount, "", "list admissionregistration.k8s.io/validatingadmissionpolicies"},
 	{checksAccount, "", "list admissionregistration.k8s.io/validatingadmissionpolicybindings"},
 	{checksAccount, "lanyard-system", "get /configmaps,services"},
 }
