@@ -235,6 +235,10 @@ var _ = Describe("migrate, after adoption", Serial, Ordered, func() {
 		newNamespace(ctx, "beside")
 		newServiceAccount(ctx, "beside", "app", map[string]string{eksRole: role})
 		newServiceAccount(ctx, "beside", "mapped", nil)
+		// Other specs look at all ServiceAccounts, and would be warned.
+		DeferCleanup(func(ctx SpecContext) error {
+			return env.client.CoreV1().ServiceAccounts("beside").DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
+		})
 		_, err := env.client.CoreV1().ConfigMaps("beside").Create(ctx, &corev1.ConfigMap{
 			ObjectMeta: metav1.ObjectMeta{Name: "pod-identity-webhook"}, Data: map[string]string{"config": `{"beside/mapped": {"RoleARN": "` + role + `"}}`},
 		}, metav1.CreateOptions{})
