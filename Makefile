@@ -157,7 +157,7 @@ site-versions: site/node_modules ## Build the website of this commit and of the 
 	cd site && node versions.mjs ../bin/site-versions
 
 .PHONY: generate
-generate: ## Write the generated files: deploy/, the README of the chart, and docs/reference.
+generate: ## Write the generated files: deploy/, the README of the chart, and lists and tables of docs/.
 	hack/generate.sh
 
 .PHONY: test-versions

@@ -3,8 +3,9 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Writes the generated files: from the chart the manifests of deploy/, from the
-# comments of its values.yaml its README and the descriptions of its schema, and from the
-# code the tables of docs/reference.
+# comments of its values.yaml its README and the descriptions of its schema, from the
+# code the tables of docs/reference, and from the causes of errors the lists of
+# docs/troubleshooting.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../test/charts"
 
@@ -15,3 +16,6 @@ go tool helm-docs --chart-search-root=../../charts --sort-values-order=file --lo
 
 cd ../docs
 go test -count=1 ./reference -update
+
+cd ../..
+go test -count=1 -run='^TestThePagesHaveTheCauses$' ./internal/cause -update

@@ -69,6 +69,7 @@ agree() {
   want charts/lanyard/Chart.yaml "^appVersion: $escaped\$"
   want charts/lanyard/values.yaml "^  registry: ${registry//./\\.}\$"
   want charts/lanyard/Chart.yaml "^      image: ${registry//./\\.}/lanyard-webhook:$escaped\$"
+  want charts/lanyard/Chart.yaml "^      image: ${registry//./\\.}/lanyard:$escaped\$"
   want deploy/base/40-deployment.yaml "image: \"${registry//./\\.}/lanyard-webhook:$escaped\"\$"
   # overridden DIRECTORY IMAGE: the image that users replace in its kustomization.
   overridden() {
@@ -79,7 +80,7 @@ agree() {
   }
   overridden deploy lanyard-webhook
   overridden deploy/checks lanyard
-  want deploy/checks/checks.yaml "image: ${registry//./\\.}/lanyard:$escaped\$"
+  want deploy/checks/checks.yaml "image: \"${registry//./\\.}/lanyard:$escaped\"\$"
   want Makefile "^IMAGE .*:$escaped\$"
   want CHANGELOG.md "^## \[$escaped\]"
   # A tag of the base image can be moved to other code, a digest cannot.

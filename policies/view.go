@@ -197,7 +197,7 @@ func (p *providerView) parameter(parameter *annotations.Parameter, fill func(str
 		NeedsIdentity: p.TokenAlone && (parameter.Identity || parameter.Required),
 	}
 	if value == "" && parameter.Required {
-		view.Missing = parameter.Missing()
+		view.Missing = parameter.Missing(annotations.Key(p.Provider, parameter.Name))
 	}
 	if parameter.Parse != nil { // policies cannot have the parameter
 		return view

@@ -15,7 +15,7 @@ target() {
 }
 
 target internal/cli/command FuzzPage
-target internal/cli/migrate FuzzRewrite
+target internal/cli/migrate FuzzManifest
 target internal/jsonpatch FuzzExtend
 target internal/jsonscan FuzzAppendString FuzzDecode FuzzSkip
 target internal/provider FuzzParseServiceAccount

@@ -36,18 +36,14 @@ var served = map[string]string{
 func TestYAMLIsTheSameObjectAsJSON(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	config, manifests := filepath.Join(dir, "config.yaml"), filepath.Join(dir, "a.yaml")
-	write(t, config, "adopt: [eks]\n")
+	manifests := filepath.Join(dir, "a.yaml")
 	write(t, manifests, annotated)
 	of := " account-000 --namespace namespace-000"
 	commands := map[string]string{
-		"lanyard adopt":                 "--all-namespaces --config " + config,
 		"lanyard check":                 "",
 		"lanyard explain":               "sa" + of,
 		"lanyard label serviceaccounts": "--all-namespaces",
 		"lanyard migrate":               "--from eks -f " + manifests,
-		"lanyard provider test":         "../../examples/providers/vault.yaml",
-		"lanyard restart":               "--stale --all-namespaces --dry-run=client",
 		"lanyard status":                "--all-namespaces",
 		"lanyard token":                 "sa/account-000 --namespace namespace-000 --for vault",
 		"lanyard trust":                 "aws" + of + " --role-arn " + role,

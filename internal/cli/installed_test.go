@@ -5,7 +5,9 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -21,6 +23,8 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
+	"github.com/lanyard-dev/lanyard/internal/settings"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/test/support/webhook"
 )
 
@@ -202,7 +206,9 @@ providers:
 		},
 		"lanyard.dev/alibaba-role-arn: acs:ram::1:role/loki": {"value: acs:ram::1:role/loki\n", "value: eu-central-1\n", "audience: sts.aliyuncs.com\n"},
 	} {
-		code, out, errOut := runWith(t, installed(t, config), strings.Replace(short, "ANNOTATIONS", annotations, 1), "inject", "--cluster", "-f", "-")
+		answers := installed(t, config)
+		answers["/api/v1/namespaces/shop"] = failure(http.StatusNotFound, metav1.StatusReasonNotFound, "not found") // the manifests create it
+		code, out, errOut := runWith(t, answers, strings.Replace(short, "ANNOTATIONS", annotations, 1), "inject", "--cluster", "-f", "-")
 		if code != command.ExitOK || errOut != "" {
 			t.Errorf("%s: got %d and %q", annotations, code, errOut)
 		}
@@ -229,5 +235,47 @@ func TestInjectReadsDirectories(t *testing.T) {
 		if code != command.ExitOK || errOut != "" || !strings.Contains(out, "name: AWS_ROLE_ARN\n") {
 			t.Errorf("%v: got %d, %q and %q", args, code, out, errOut)
 		}
+	}
+}
+
+// Each ready-made provider gives a token to a pod of a ServiceAccount with its examples, and a value
+// that its pattern does not match is denied.
+func TestInjectTriesCustomProviders(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("../../examples/providers/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("got %v and %v", files, err)
+	}
+	for _, path := range files {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		file, err := settings.Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range file.Providers {
+			var values []string
+			for _, p := range d.Parameters {
+				value, key := cmp.Or(p.Example, "example"), d.Key(p.Name)
+				if hasDefault := file.Parameters[key] != ""; hasDefault && p.Required {
+					value = annotations.ClusterDefault
+				} else if hasDefault || p.ClusterOnly {
+					continue
+				}
+				values = append(values, fmt.Sprintf("%s: %q", annotations.Prefix+key, value))
+			}
+			manifests := strings.Replace(short, "ANNOTATIONS", strings.Join(values, ", "), 1)
+			code, out, errOut := runWith(t, nil, manifests, "inject", "--config", path, "-f", "-")
+			if code != command.ExitOK || errOut != "" || !strings.Contains(out, "/"+d.Name+"/token\n") && !strings.Contains(out, "path: "+d.Name+"/token") {
+				t.Errorf("%s: got %d, %q and %s", path, code, errOut, out)
+			}
+		}
+	}
+	mistake := filepath.Join(t.TempDir(), "config.yaml")
+	write(t, mistake, "providers:\n- name: aws\n  audience: a\n  parameters: [{name: b, required: true}]\n")
+	if code, _, errOut := runWith(t, nil, short, "inject", "--config", mistake, "-f", "-"); code != command.ExitFailed || !strings.Contains(errOut, "line 2: providers[0].name: ") {
+		t.Errorf("got %d and %q, want the line of the mistake", code, errOut)
 	}
 }

@@ -49,10 +49,10 @@ func TestMigrateFlags(t *testing.T) {
 		"-f x":                             "--from: got none, want one or more of eks, azure, gcp, gke",
 		"--from other":                     `--from: got "other"`,
 		"--from eks -A -f x":               "--all-namespaces",
-		"--from eks -o diff":               "--output diff",
 		"--from eks --verify":              "unknown flag: --verify", // lanyard status does it
-		"--from eks --write -f -":          "--write",
-		"--from eks -f x --output nothing": "allowed formats are: diff, json, yaml",
+		"--from eks --write -f x":          "--write and --remove: got one with --filename",
+		"--from eks --remove -f x":         "--write and --remove: got one with --filename",
+		"--from eks -f x --output nothing": "allowed formats are: json, yaml",
 	} {
 		code, _, errOut := runMigrate(t, "", strings.Fields(args)...)
 		if code != command.ExitFailed || !strings.Contains(errOut, want) {
@@ -61,7 +61,7 @@ func TestMigrateFlags(t *testing.T) {
 	}
 }
 
-func TestMigrateWritesTheFilesOfADirectory(t *testing.T) {
+func TestMigrateListsTheFilesOfADirectory(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "sub", "a.yaml")
@@ -69,44 +69,18 @@ func TestMigrateWritesTheFilesOfADirectory(t *testing.T) {
 	write(t, filepath.Join(dir, "template.yaml"), "a: {{ .Values.a }}\nb: {{")
 	write(t, filepath.Join(dir, ".git", "hidden.yaml"), annotated)
 	write(t, filepath.Join(dir, "notes.txt"), annotated)
-	code, out, errOut := runMigrate(t, "", "--from", "eks", "-f", dir, "--output", "diff")
-	if code != command.ExitOK || strings.Count(out, "+++ b/") != 1 || !strings.Contains(errOut, "not read: ") || !strings.Contains(errOut, "template.yaml") {
-		t.Fatalf("got the code %d, the diff %q and %q, want a diff of a.yaml and a note about template.yaml", code, out, errOut)
+	code, out, errOut := runMigrate(t, "", "--from", "eks", "-f", dir)
+	if code != command.ExitOK || strings.Count(out, "serviceaccount/cart") != 1 || !strings.Contains(errOut, "not read: ") || !strings.Contains(errOut, "template.yaml") {
+		t.Errorf("got the code %d, %s and %q, want the ServiceAccount of a.yaml and a note about template.yaml", code, out, errOut)
+	}
+	if want := `Set lanyard.dev/aws-role-arn: "arn:aws:iam::111122223333:role/cart".`; !strings.Contains(out, want) {
+		t.Errorf("got %s, want %s", out, want)
 	}
 	if text, err := os.ReadFile(file); err != nil || string(text) != annotated {
-		t.Fatalf("a diff changes the file: %s %v", text, err)
+		t.Errorf("the file changed: %s %v", text, err)
 	}
-	code, out, _ = runMigrate(t, "", "--from", "eks", "-f", dir, "--write")
-	if code != command.ExitOK || !strings.HasSuffix(out, "files written: 1 of 1\n") {
-		t.Fatalf("got the code %d and %s", code, out)
-	}
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !strings.Contains(string(text), "lanyard.dev/aws-role-arn: arn:aws:iam::111122223333:role/cart\n") || !strings.Contains(string(text), "# the cart") {
-		t.Errorf("got %s", text)
-	}
-	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o640 {
-		t.Errorf("got the mode %v, want that of before: %v", info.Mode(), err)
-	}
-	entries, err := os.ReadDir(filepath.Dir(file))
-	if err != nil || len(entries) != 1 {
-		t.Errorf("got the files %v, want a.yaml alone: %v", entries, err)
-	}
-	if _, out, _ = runMigrate(t, "", "--from", "eks", "-f", dir, "--output", "diff"); out != "" {
-		t.Errorf("a second run changes something: %s", out)
-	}
-}
-
-func TestMigrateNamesTheLineToEditByHand(t *testing.T) {
-	t.Parallel()
-	text := strings.Replace(annotated, "annotations:\n    ", "annotations: {", 1)
-	code, out, errOut := runMigrate(t, strings.TrimSpace(text)+"}\n", "--from", "eks", "-f", "-")
-	for _, want := range []string{"stdin by hand: line 5:", `Set lanyard.dev/aws-role-arn: "arn:aws:iam::111122223333:role/cart".`} {
-		if code != command.ExitOK || !strings.Contains(out, want) {
-			t.Errorf("got the code %d, %s and %s, want %s", code, out, errOut, want)
-		}
+	if code, stdin, errOut := runMigrate(t, annotated, "--from", "eks", "-f", "-"); code != command.ExitOK || !strings.Contains(stdin, "serviceaccount/cart in the namespace default, stdin") {
+		t.Errorf("the standard input: got the code %d, %s and %s, want the ServiceAccount", code, stdin, errOut)
 	}
 }
 
@@ -129,26 +103,6 @@ func TestMigrateLimitsWhatItReads(t *testing.T) {
 	}
 }
 
-func TestMigrateKeepsASymbolicLink(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	target, link := filepath.Join(dir, "target"), filepath.Join(dir, "link.yaml")
-	write(t, target, annotated)
-	if err := os.Symlink(target, link); err != nil {
-		t.Fatal(err)
-	}
-	if code, out, _ := runMigrate(t, "", "--from", "eks", "-f", link, "--write"); code != command.ExitOK {
-		t.Fatalf("got the code %d: %s", code, out)
-	}
-	info, err := os.Lstat(link)
-	if err != nil || info.Mode()&os.ModeSymlink == 0 {
-		t.Errorf("got the mode %v, want a link: %v", info.Mode(), err)
-	}
-	if text, err := os.ReadFile(target); err != nil || !strings.Contains(string(text), "lanyard.dev/") {
-		t.Errorf("the target did not change: %v", err)
-	}
-}
-
 func TestMigrateKnowsCustomProviders(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -158,7 +112,20 @@ func TestMigrateKnowsCustomProviders(t *testing.T) {
 	if code, out, errOut := runMigrate(t, "", "--from", "eks", "-f", file); code != command.ExitOK || !strings.Contains(out, "Lanyard would deny it") {
 		t.Errorf("without the configuration: got the code %d, %s and %s, want that it would be denied", code, out, errOut)
 	}
-	if code, out, errOut := runMigrate(t, "", "--from", "eks", "-f", file, "--config", config); code != command.ExitOK || strings.Contains(out, "deny") || !strings.Contains(out, "files to write: 1") {
-		t.Errorf("with the configuration: got the code %d, %s and %s, want a file to write", code, out, errOut)
+	if code, out, errOut := runMigrate(t, "", "--from", "eks", "-f", file, "--config", config); code != command.ExitOK || strings.Contains(out, "deny") || !strings.Contains(out, "its manifest: by hand") {
+		t.Errorf("with the configuration: got the code %d, %s and %s, want a file to edit", code, out, errOut)
+	}
+}
+
+func TestMigrateRemovesNothingWhileLanyardAdopts(t *testing.T) {
+	t.Parallel()
+	config := filepath.Join(t.TempDir(), "config.yaml")
+	write(t, config, "adopt: [eks]\n")
+	const want = "error: --remove: Lanyard adopts the annotations of eks"
+	if code, _, errOut := runMigrate(t, "", "--from", "azure,eks", "--config", config, "--remove", "--write"); code != command.ExitFailed || !strings.HasPrefix(errOut, want) {
+		t.Errorf("got the code %d and %q, want 2 and %q", code, errOut, want)
+	}
+	if _, _, errOut := runMigrate(t, "", "--from", "azure", "--config", config, "--remove"); strings.Contains(errOut, "--remove") {
+		t.Errorf("another webhook: got %q, want no error about --remove", errOut)
 	}
 }

@@ -1,8 +1,8 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cli is the command line tool: lanyard, or kubectl lanyard. Each command has a
-// package of its own, with its decision, its flags and its output.
+// Package cli is the command line tool: lanyard, or kubectl lanyard. Each larger command has a
+// package of its own, with its decision, its flags and its output; label and version are here.
 package cli
 
 import (
@@ -16,13 +16,10 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
 	"github.com/lanyard-dev/lanyard/internal/cli/explain"
 	"github.com/lanyard-dev/lanyard/internal/cli/inject"
-	"github.com/lanyard-dev/lanyard/internal/cli/label"
 	"github.com/lanyard-dev/lanyard/internal/cli/migrate"
 	"github.com/lanyard-dev/lanyard/internal/cli/policies"
-	"github.com/lanyard-dev/lanyard/internal/cli/provider"
 	"github.com/lanyard-dev/lanyard/internal/cli/status"
-	"github.com/lanyard-dev/lanyard/internal/cli/version"
-	build "github.com/lanyard-dev/lanyard/internal/version"
+	"github.com/lanyard-dev/lanyard/internal/version"
 )
 
 // Run runs the command of args, which begin with the program's name. It prints
@@ -33,6 +30,9 @@ func Run(ctx context.Context, args []string, streams genericiooptions.IOStreams)
 
 func execute(ctx context.Context, c *command.CLI, args []string) int {
 	root := newRootCommand(c)
+	if len(args) == 0 {
+		args = []string{"--help"}
+	}
 	root.SetArgs(args)
 	cmd, err := root.ExecuteContextC(ctx)
 	return c.Exit(err, cmd.CommandPath())
@@ -52,7 +52,7 @@ func newRootCommand(c *command.CLI) *cobra.Command {
 		Short: "See and manage the cloud credentials of pods.",
 		Long:  rootHelp,
 		// Not SetVersionTemplate, as in cmd/webhook/app.
-		Version:       build.String(),
+		Version:       version.String(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: c.Name},
@@ -72,20 +72,17 @@ func newRootCommand(c *command.CLI) *cobra.Command {
 	_ = root.RegisterFlagCompletionFunc("namespace", c.CompleteNamespaces())
 	_ = root.RegisterFlagCompletionFunc("context", c.CompleteContexts)
 	root.AddCommand(
-		label.NewAdoptCommand(c),
 		check.NewCommand(c),
 		explain.NewCommand(c),
 		inject.NewCommand(c),
-		label.NewCommand(c),
+		newLabelCommand(c),
 		migrate.NewCommand(c),
 		c.NewOptionsCommand(),
 		policies.NewCommand(c),
-		provider.NewCommand(c),
-		status.NewRestartCommand(c),
 		status.NewCommand(c),
 		cloud.NewTokenCommand(c),
 		cloud.NewTrustCommand(c),
-		version.NewCommand(c),
+		newVersionCommand(c),
 	)
 	c.Finish(root)
 	return root

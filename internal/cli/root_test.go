@@ -27,7 +27,9 @@ func TestMistakesInTheCommandLine(t *testing.T) {
 		args []string
 		want string
 	}{
-		"no command":            {[]string{"lanyard"}, "error: a command is missing\nSee 'lanyard --help' for usage.\n"},
+		"a mistyped command":    {[]string{"lanyard", "exlain"}, "error: unknown command \"exlain\"; did you mean explain?\nSee 'lanyard --help' for usage.\n"},
+		"swapped letters":       {[]string{"lanyard", "stauts"}, "error: unknown command \"stauts\"; did you mean status?\nSee 'lanyard --help' for usage.\n"},
+		"a subcommand":          {[]string{"lanyard", "label", "serviceacounts"}, "error: unknown command \"serviceacounts\"; did you mean serviceaccounts?\nSee 'lanyard label --help' for usage.\n"},
 		"an unknown command":    {[]string{"lanyard", "frobnicate"}, "error: unknown command \"frobnicate\"\nSee 'lanyard --help' for usage.\n"},
 		"an unknown flag":       {[]string{"lanyard", "--frobnicate"}, "error: unknown flag: --frobnicate\nSee 'lanyard --help' for usage.\n"},
 		"a plugin of kubectl":   {[]string{"/usr/bin/kubectl-lanyard", "--x"}, "error: unknown flag: --x\nSee 'kubectl lanyard --help' for usage.\n"},
@@ -40,6 +42,33 @@ func TestMistakesInTheCommandLine(t *testing.T) {
 				t.Errorf("got %d and %q, want %d and %q", code, errOut, command.ExitFailed, test.want)
 			}
 		})
+	}
+}
+
+// The libraries would ask an API server at http://localhost:8080.
+func TestCommandsThatNeedAClusterSayThatThereIsNoKubeconfig(t *testing.T) {
+	t.Setenv("KUBECONFIG", t.TempDir()+"/none")
+	t.Setenv("KUBERNETES_SERVICE_HOST", "")
+	for _, args := range []string{
+		"check", "check --pre", "explain pod/x", "status", "label serviceaccounts", "trust aws x", "trust issuer",
+		"token x --for aws", "migrate --from eks", "policies --diff", "inject --cluster -f -", "version",
+	} {
+		code, _, errOut := run(t, append([]string{"lanyard"}, strings.Fields(args)...)...)
+		if want := "error: no kubeconfig: name a file with --kubeconfig or KUBECONFIG\n"; code != command.ExitFailed || errOut != want {
+			t.Errorf("%s: got %d and %q, want %d and %q", args, code, errOut, command.ExitFailed, want)
+		}
+	}
+}
+
+// As kubectl, the program and the commands that only group others print their help.
+func TestACommandThatGroupsOthersPrintsItsHelp(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{{"lanyard"}, {"lanyard", "label"}} {
+		code, out, errOut := run(t, args...)
+		_, want, _ := run(t, append(args, "--help")...)
+		if code != command.ExitOK || out != want || errOut != "" || !strings.Contains(out, "Available Commands:") {
+			t.Errorf("%s: got %d, %q and %q, want the help", args, code, out, errOut)
+		}
 	}
 }
 

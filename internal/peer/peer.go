@@ -32,6 +32,7 @@ const (
 	OnPodLabel            Place = "pod label"
 	OnPodField            Place = "pod field"
 	InContainer           Place = "variable of a container"
+	InRunningPod          Place = "variable of a running pod"
 	AsFlag                Place = "flag of the program"
 	AsVariable            Place = "variable of the program"
 )
@@ -136,6 +137,9 @@ type Peer struct {
 	// Volumes and Containers are the names of the volumes and containers that it adds.
 	Volumes    []string `json:"volumes"`
 	Containers []string `json:"containers"`
+	// Sidecar is the annotation of pods that get Containers for the programs in the others;
+	// empty if Containers only prepare the credentials.
+	Sidecar string `json:"sidecar"`
 	// Replaces are the containers that it writes whenever the API server calls it.
 	Replaces []string `json:"replaces"`
 	// Binding starts the annotations of pods that get tokens of another audience from it,

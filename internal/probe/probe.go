@@ -26,6 +26,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
+	"github.com/lanyard-dev/lanyard/internal/cause"
 	"github.com/lanyard-dev/lanyard/internal/texts"
 	"github.com/lanyard-dev/lanyard/internal/version"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
@@ -321,7 +322,8 @@ func Probe(err error) Line {
 		return Passed("the API server can call the webhook")
 	}
 	if strings.Contains(err.Error(), Webhook) {
-		return Fail("Correct the cause in the error.", "operations/README.md#when-it-is-down", "the API server cannot call the webhook: %v", err)
+		why := cause.Webhook(err.Error())
+		return Fail(why.Advice(), why.Link, "the API server cannot call the webhook: %v", err)
 	}
 	if right := MissingRight(err); right != "" {
 		return Unasked(right)

@@ -98,6 +98,15 @@ func TestDryRuns(t *testing.T) {
 	}
 }
 
+// The fix must not be "Correct the cause in the error."
+func TestAFailedCallHasItsCause(t *testing.T) {
+	t.Parallel()
+	got := Probe(errors.New(`failed calling webhook "probe.lanyard.dev": failed to call webhook: Post "https://x.y.svc:443/mutate-v1-pod?timeout=5s": context deadline exceeded`))
+	if !strings.Contains(got.Fix, "NetworkPolicy") || !strings.Contains(got.Fix, "port 9443") || got.Link != version.Page("docs/install/platforms.md#ports") {
+		t.Errorf("got %+v, want the cause, the next step and its page", got)
+	}
+}
+
 func TestLinesSayWhatToDo(t *testing.T) {
 	t.Parallel()
 	line := Fail("Do it.", "install/README.md", "it is wrong: %s", "x")

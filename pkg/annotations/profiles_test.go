@@ -109,7 +109,7 @@ func TestParseServiceAccountDeniesProfiles(t *testing.T) {
 		},
 		"the word default where the cluster has no role": {
 			map[string]string{"aws-role-arn": roleARN, "aws-role-arn.audit": "default"},
-			[]string{`metadata.annotations[lanyard.dev/aws-role-arn.audit]: Required value: the cluster has no default: --aws-default-role-arn is not set`},
+			[]string{`metadata.annotations[lanyard.dev/aws-role-arn.audit]: Required value: set lanyard.dev/aws-role-arn.audit to a value: the cluster has no default (--aws-default-role-arn)`},
 		},
 		"the name of the ServiceAccount's own role": {
 			map[string]string{"aws-role-arn": roleARN, "aws-role-arn.default": auditARN},

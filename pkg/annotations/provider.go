@@ -269,12 +269,16 @@ func (p *Parameter) HasDefault(cluster string) bool {
 	return p.Identity && (p.Flag != "" || cluster != "")
 }
 
-// Missing is the mistake of a Required parameter without a value.
-func (p *Parameter) Missing() string {
-	if p.Flag == "" {
-		return "the cluster has no default"
+// Missing is the mistake of a Required parameter without a value. key is its annotation.
+func (p *Parameter) Missing(key string) string {
+	why := "the cluster has no default"
+	if p.Flag != "" {
+		why += " (--" + p.Flag + ")"
 	}
-	return "the cluster has no default: --" + p.Flag + " is not set"
+	if p.ClusterOnly {
+		return why
+	}
+	return "set " + key + " to a value: " + why
 }
 
 // Variables of a cluster's default. They stand for the names of the ServiceAccount

@@ -182,7 +182,7 @@ func (p *serviceAccountParser) parameter(key string, d *Provider, parameter *Par
 	value = cmp.Or(cluster, parameter.Default)
 	switch {
 	case value == "" && parameter.Required:
-		p.add(key, field.Required(at(key), parameter.Missing()))
+		p.add(key, field.Required(at(key), parameter.Missing(key)))
 	case value != "" && parameter.Template:
 		if _, err := parameter.Read(value); err != nil { // the names may be too long
 			p.add(key, field.Required(at(key), fmt.Sprintf("the cluster's default %q %v", value, err)))

@@ -112,7 +112,7 @@ func TestArtifactHubScansTheImagesOfTheChart(t *testing.T) {
 	_, annotations := chartMetadata(t)
 	platforms := strings.Fields(regexp.MustCompile(`(?m)^RELEASE_PLATFORMS := (.*)$`).FindStringSubmatch(readFile(t, "../../Makefile"))[1])
 	rendered := map[string]bool{}
-	for _, spec := range podSpecs(t, render(t, defaultInstall, parseValues(t, "image: {registry: ghcr.io/lanyard-dev}")).objects) {
+	for _, spec := range podSpecs(t, render(t, defaultInstall, parseValues(t, checksValues+"image: {registry: ghcr.io/lanyard-dev}")).objects) {
 		for _, container := range slices.Concat(spec.InitContainers, spec.Containers) {
 			rendered[container.Image] = true
 		}

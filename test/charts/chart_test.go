@@ -83,6 +83,7 @@ func TestNotesWarnOfWhatIsFragile(t *testing.T) {
 		"an autoscaler":                   {defaultInstall, "replicaCount: null", nil},
 		"an autoscaler and no budget":     {defaultInstall, "replicaCount: null\npodDisruptionBudget: {enabled: false}", []string{"draining nodes can stop all replicas"}},
 		"no rights":                       {defaultInstall, "rbac: {create: false}", []string{"rbac.create is false: the ServiceAccount lanyard-webhook"}},
+		"no rights for the checks":        {defaultInstall, "rbac: {create: false}\nchecks: {enabled: true}", []string{"lanyard-webhook, and for the checks lanyard-checks, needs the permissions"}},
 		"the nodes' network":              {defaultInstall, "hostNetwork: true", []string{"hostNetwork is true"}},
 		"replicas outside of the cluster": {defaultInstall, "replicaCount: 0\nwebhook: {url: 'https://127.0.0.1:9443'}", nil},
 		"no replicas":                     {defaultInstall, "replicaCount: 0", []string{"replicaCount is 0", "nodes cannot be drained"}},

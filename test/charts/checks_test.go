@@ -8,8 +8,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 )
 
 const checksDir = deployDir + "/checks"
@@ -20,11 +23,11 @@ func checks(t *testing.T) []object {
 	return build(t, checksDir)
 }
 
-// checkJobs returns the CronJobs of deploy/checks.
-func checkJobs(t *testing.T) []batchv1.CronJob {
+// checkJobs returns the CronJobs of the checks.
+func checkJobs(t *testing.T, objects []object) []batchv1.CronJob {
 	t.Helper()
 	var jobs []batchv1.CronJob
-	for _, o := range find(checks(t), "CronJob") {
+	for _, o := range find(objects, "CronJob") {
 		jobs = append(jobs, *decode[batchv1.CronJob](t, o))
 	}
 	if len(jobs) != 2 {
@@ -33,33 +36,106 @@ func checkJobs(t *testing.T) []batchv1.CronJob {
 	return jobs
 }
 
-// The CronJobs may create nothing, not even pods as dry runs: users who may create pods may
-// act as each ServiceAccount.
+const checksAccount = "lanyard-system/lanyard-checks"
+
+// checksRead are the permissions of the checks. They may create nothing, not even pods as
+// dry runs: users who may create pods may act as each ServiceAccount.
+var checksRead = []grant{
+	{checksAccount, "", "list /namespaces,pods,serviceaccounts"},
+	{checksAccount, "", "get,list /replicationcontrollers"},
+	{checksAccount, "", "get,list apps/daemonsets,deployments,replicasets,statefulsets"},
+	{checksAccount, "", "get,list batch/cronjobs,jobs"},
+	{checksAccount, "", "list admissionregistration.k8s.io/mutatingwebhookconfigurations"},
+	{checksAccount, "", "list admissionregistration.k8s.io/validatingadmissionpolicies"},
+	{checksAccount, "", "list admissionregistration.k8s.io/validatingadmissionpolicybindings"},
+	{checksAccount, "lanyard-system", "get /configmaps,services"},
+}
+
 func TestTheChecksMayOnlyRead(t *testing.T) {
-	const account = "lanyard-system/lanyard-checks"
-	checkGrants(t, checks(t), []grant{
-		{account, "", "list /namespaces,pods,serviceaccounts"},
-		{account, "", "get,list /replicationcontrollers"},
-		{account, "", "get,list apps/daemonsets,deployments,replicasets,statefulsets"},
-		{account, "", "get,list batch/cronjobs,jobs"},
-		{account, "", "list admissionregistration.k8s.io/mutatingwebhookconfigurations"},
-		{account, "", "get admissionregistration.k8s.io/validatingadmissionpolicies"},
-		{account, "", "list admissionregistration.k8s.io/validatingadmissionpolicybindings"},
-		{account, "lanyard-system", "get /configmaps,services"},
-	})
+	checkGrants(t, checks(t), checksRead)
 }
 
 func TestTheChecksAreRestricted(t *testing.T) {
-	specs := map[string]corev1.PodSpec{}
-	for _, job := range checkJobs(t) {
-		specs[job.Name] = job.Spec.JobTemplate.Spec.Template.Spec
+	checkRestricted(t, podSpecs(t, checks(t)))
+}
+
+// The chart renders the checks only if they are enabled, and then as deploy/checks.
+func TestChartAndKustomizeRenderTheSameChecks(t *testing.T) {
+	without := byKey(render(t, defaultInstall, nil).objects)
+	added := byKey(render(t, defaultInstall, parseValues(t, checksValues)).objects)
+	for key, object := range without {
+		if diff := cmp.Diff(object, added[key]); diff != "" {
+			t.Errorf("%s, which is no check (-without +with checks.enabled):\n%s", key, diff)
+		}
+		delete(added, key)
 	}
-	checkRestricted(t, specs)
+	if diff := cmp.Diff(byKey(checks(t)), added); diff != "" {
+		t.Errorf("(-kustomize +chart):\n%s", diff)
+	}
+}
+
+// The pods of the checks run where the webhook's pods run, but are none of them: the Service
+// would send reviews to them.
+func TestThePodsOfTheChecksAreLikeTheWebhooks(t *testing.T) {
+	objects := render(t, defaultInstall, merge(parseValues(t, everything), parseValues(t, "image: {pullPolicy: Always}"))).objects
+	webhook := deployment(t, objects)
+	selector, err := metav1.LabelSelectorAsSelector(webhook.Spec.Selector)
+	if err != nil {
+		t.Fatal(err)
+	}
+	type shared struct {
+		NodeSelector map[string]string
+		Tolerations  []corev1.Toleration
+		PullPolicy   corev1.PullPolicy
+		Team         string // one of commonLabels
+		Contact      string // one of commonAnnotations
+	}
+	of := func(pod corev1.PodTemplateSpec) shared {
+		return shared{pod.Spec.NodeSelector, pod.Spec.Tolerations, pod.Spec.Containers[0].ImagePullPolicy, pod.Labels["team"], pod.Annotations["contact"]}
+	}
+	for _, job := range checkJobs(t, objects) {
+		pod := job.Spec.JobTemplate.Spec.Template
+		if diff := cmp.Diff(of(webhook.Spec.Template), of(pod)); diff != "" {
+			t.Errorf("%s (-webhook +check):\n%s", job.Name, diff)
+		}
+		if selector.Matches(labels.Set(pod.Labels)) {
+			t.Errorf("%s: the Service selects the pods with the labels %v", job.Name, pod.Labels)
+		}
+	}
+}
+
+// Clouds with uploaded keys read no issuer.
+func TestOnlyAnIssuerIsRead(t *testing.T) {
+	jobs := find(render(t, defaultInstall, parseValues(t, "checks: {enabled: true}")).objects, "CronJob")
+	if len(jobs) != 1 || jobs[0].GetName() != "lanyard-stale-pods" {
+		t.Errorf("got %d CronJobs without an issuer, want only lanyard-stale-pods", len(jobs))
+	}
+}
+
+// The image of the command line is where the image of the webhook is, and of its version.
+func TestTheImageOfTheChecksIsNextToTheWebhooks(t *testing.T) {
+	for name, test := range map[string]struct{ values, want string }{
+		"by the chart's version":   {"", "lanyard:" + appVersion(t)},
+		"by registry":              {"image: {registry: registry.example/team}", "registry.example/team/lanyard:" + appVersion(t)},
+		"by the parent's registry": {"global: {imageRegistry: mirror.example/a}\nimage: {registry: registry.example}", "mirror.example/a/lanyard:" + appVersion(t)},
+		"by repository":            {"image: {repository: registry.example/team/webhook}", "registry.example/team/lanyard:" + appVersion(t)},
+		"by tag, not by digest":    {"image: {tag: v2, digest: 'sha256:" + strings.Repeat("0", 64) + "'}", "lanyard:v2"},
+		"by its own value":         {"image: {registry: registry.example}\nchecks: {image: 'mirror.example/cli:v3'}", "mirror.example/cli:v3"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := merge(parseValues(t, checksValues), parseValues(t, test.values))
+			for key, spec := range podSpecs(t, find(render(t, defaultInstall, v).objects, "CronJob")) {
+				if got := spec.Containers[0].Image; got != test.want {
+					t.Errorf("%s: got the image %s, want %s", key, got, test.want)
+				}
+			}
+		})
+	}
 }
 
 // A run that hangs ends, and no two runs are at the same time.
 func TestTheChecksEnd(t *testing.T) {
-	for _, job := range checkJobs(t) {
+	for _, job := range checkJobs(t, checks(t)) {
 		spec, run := job.Spec, job.Spec.JobTemplate.Spec
 		switch {
 		case spec.ConcurrencyPolicy != batchv1.ForbidConcurrent:
@@ -89,18 +165,30 @@ func appVersion(t *testing.T) string {
 	return version
 }
 
-// Each CronJob has an alert that reads its result.
+// Each CronJob has an alert that reads its result, also under another name.
 func TestEachCheckHasAnAlert(t *testing.T) {
-	all := rules(t, render(t, defaultInstall, parseValues(t, monitoringValues)).objects)
-	for _, job := range checkJobs(t) {
-		alerts := 0
-		for _, rule := range all {
-			if strings.Contains(rule.Expr.String(), `cronjob="`+job.Name+`"`) {
-				alerts++
+	for name, in := range map[string]install{
+		"the default": defaultInstall, "another release": installAs("blue", "security", kubeVersion), "a very long name": valueSets["the checks, with a very long name"].in,
+	} {
+		t.Run(name, func(t *testing.T) {
+			objects := render(t, in, parseValues(t, checksValues+monitoringValues)).objects
+			jobs := checkJobs(t, objects)
+			if name == "the default" {
+				jobs = append(jobs, checkJobs(t, checks(t))...)
 			}
-		}
-		if alerts != 1 {
-			t.Errorf("got %d alerts about the CronJob %s, want 1", alerts, job.Name)
-		}
+			for _, job := range jobs {
+				alerts := 0
+				for _, rule := range rules(t, objects) {
+					query := rule.Expr.String()
+					about := strings.Count(query, `namespace="`+job.Namespace+`", cronjob="`+job.Name+`"`)
+					if about > 0 && about == strings.Count(query, "cronjob=") {
+						alerts++
+					}
+				}
+				if alerts != 1 {
+					t.Errorf("got %d alerts about the CronJob %s, want 1", alerts, job.Name)
+				}
+			}
+		})
 	}
 }

@@ -59,6 +59,7 @@ var rendered = []struct{ file, template, values string }{
 	{"base/60-validatingwebhookconfiguration.yaml", "validatingwebhookconfiguration.yaml", ""},
 	{"base/70-guard.yaml", "guard.yaml", ""},
 	{"base/71-fences.yaml", "fences.yaml", ""},
+	{"checks/checks.yaml", "checks.yaml", checksValues},
 	{"components/cert-manager/certificates.yaml", "certificates-cert-manager.yaml", "certificates: {mode: certManager}"},
 	{"components/monitoring/prometheusrule.yaml", "prometheusrule.yaml", "prometheusRule: {enabled: true}"},
 	{"components/monitoring/servicemonitor.yaml", "servicemonitor.yaml", "serviceMonitor: {enabled: true}"},

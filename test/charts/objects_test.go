@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -75,6 +76,9 @@ func TestEachObjectIsOfItsTypeAndThereOnce(t *testing.T) {
 			if len(o.GetName()) > 63 && o.GetKind() == "Service" {
 				t.Errorf("%s: the name is longer than 63", o.key())
 			}
+			if len(o.GetName()) > 52 && o.GetKind() == "CronJob" {
+				t.Errorf("%s: the name is longer than 52, so the API server rejects it", o.key())
+			}
 			for key, value := range o.GetLabels() {
 				if len(value) > 63 {
 					t.Errorf("%s: the label %s is longer than 63: %s", o.key(), key, value)
@@ -100,7 +104,7 @@ func TestPodsAreRestricted(t *testing.T) {
 	}
 }
 
-// podSpecs returns the pods of the Deployment and of the test, by key.
+// podSpecs returns the pods of the Deployment, of the checks and of the test, by key.
 func podSpecs(t *testing.T, objects []object) map[string]corev1.PodSpec {
 	t.Helper()
 	specs := map[string]corev1.PodSpec{}
@@ -110,7 +114,9 @@ func podSpecs(t *testing.T, objects []object) map[string]corev1.PodSpec {
 			specs[o.key()] = decode[appsv1.Deployment](t, o).Spec.Template.Spec
 		case "Pod":
 			specs[o.key()] = decode[corev1.Pod](t, o).Spec
-		case "ReplicaSet", "StatefulSet", "DaemonSet", "Job", "CronJob":
+		case "CronJob":
+			specs[o.key()] = decode[batchv1.CronJob](t, o).Spec.JobTemplate.Spec.Template.Spec
+		case "ReplicaSet", "StatefulSet", "DaemonSet", "Job":
 			t.Fatalf("%s: this test does not check it", o.key())
 		}
 	}

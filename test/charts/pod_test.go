@@ -36,11 +36,11 @@ func TestFieldsOfThePodCannotBeSetTwice(t *testing.T) {
 }
 
 func TestPullSecretsOfTheParentChartAreUsedToo(t *testing.T) {
-	v := parseValues(t, "global: {imagePullSecrets: [a, {name: b}]}\nimagePullSecrets: [{name: b}, {name: c}]")
+	v := parseValues(t, checksValues+"global: {imagePullSecrets: [a, {name: b}]}\nimagePullSecrets: [{name: b}, {name: c}]")
 	want := []corev1.LocalObjectReference{{Name: "a"}, {Name: "b"}, {Name: "c"}}
 	specs := podSpecs(t, render(t, defaultInstall, v).objects)
-	if len(specs) != 2 {
-		t.Errorf("got %d pods, want those of the Deployment and of the test", len(specs))
+	if len(specs) != 4 {
+		t.Errorf("got %d pods, want those of the Deployment, of both checks and of the test", len(specs))
 	}
 	for key, spec := range specs {
 		if diff := cmp.Diff(want, spec.ImagePullSecrets); diff != "" {

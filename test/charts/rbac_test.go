@@ -53,6 +53,8 @@ func TestPermissionsAreThoseOfTheList(t *testing.T) {
 		"secret":                    {caValues, []grant{reads, helmTest}},
 		"no test":                   {"test: {enabled: false}", append([]grant{reads}, selfManaged...)},
 		"secure metrics":            {"metrics: {secure: true}", append(slices.Clone(all), secureMetrics...)},
+		"the checks":                {checksValues, slices.Concat(all, checksRead)},
+		"no rights for the checks":  {checksValues + "rbac: {create: false}", []grant{helmTest}},
 		"no rights":                 {"rbac: {create: false}", []grant{helmTest}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -90,6 +90,7 @@ namespace: {create: true, annotations: {o: p}}
 serviceMonitor: {enabled: true, namespace: monitoring, jobLabel: team-job, interval: 30s, scrapeTimeout: 5s, labels: {k: l}, relabelings: [{action: labeldrop, regex: pod}], metricRelabelings: [{action: labeldrop, regex: le}]}
 prometheusRule: {enabled: true, namespace: monitoring, disabled: [LanyardSlow], labels: {m: o}, certificateExpiryHours: 2, runbookURL: https://runbooks.example}
 grafanaDashboard: {enabled: true, namespace: monitoring, annotations: {grafana_folder: Security}}
+checks: {enabled: true, image: registry.example/cli:v9, issuer: https://issuer.example, stalePodsSchedule: "0 6 * * *", issuerSchedule: "@hourly"}
 test: {namespace: shop, image: registry.example/check:v9}
 extraObjects:
   - {apiVersion: v1, kind: ConfigMap, metadata: {name: more, namespace: "{{ .Release.Namespace }}"}}
@@ -132,11 +133,16 @@ var valueSets = map[string]struct {
 	"a URL, with cert-manager":           {in: defaultInstall, values: "certificates: {mode: certManager}\nwebhook: {url: 'https://192.0.2.1:9443'}"},
 	"a URL, with the user's certificate": {in: defaultInstall, values: urlCAValues},
 	"protected metrics":                  {in: defaultInstall, values: "metrics: {secure: true}\nserviceMonitor: {enabled: true}\nprometheusRule: {enabled: true}"},
+	"the checks":                         {in: defaultInstall, values: checksValues},
+	"the checks, with a very long name":  {in: installAs("a-name-that-is-as-long-as-helm-lets-a-name-of-a-rele", "security", kubeVersion), values: checksValues},
 	"monitoring and network policy":      {in: defaultInstall, values: monitoringValues},
 }
 
 // urlCAValues are caValues with a URL.
 const urlCAValues = caValues + "webhook: {url: 'https://lanyard.example'}\n"
+
+// checksValues are the values of deploy/checks.
+const checksValues = "checks: {enabled: true, issuer: 'https://issuer.example.com/production'}\n"
 
 const monitoringValues = `
 serviceMonitor: {enabled: true}

@@ -18,6 +18,7 @@ import (
 var releaseFiles = map[string][]struct{ pattern, replacement string }{
 	"charts/lanyard/Chart.yaml": {
 		{`(?m)^version: .*`, `version: 9.8.7`}, {`(?m)^appVersion: .*`, `appVersion: 9.8.7`},
+		{`image: ghcr.io/lanyard-dev/lanyard:.*`, `image: registry.example/team/lanyard:9.8.7`},
 		{`image: ghcr.io/lanyard-dev/lanyard-webhook:.*`, `image: registry.example/team/lanyard-webhook:9.8.7`},
 	},
 	"charts/lanyard/values.yaml":     {{`(?m)^  registry: .*`, `  registry: registry.example/team`}},
@@ -31,7 +32,7 @@ var releaseFiles = map[string][]struct{ pattern, replacement string }{
 		{`newTag: .*`, `newTag: 9.8.7`},
 	},
 	"deploy/checks/checks.yaml": {
-		{`image: lanyard:.*`, `image: registry.example/team/lanyard:9.8.7`},
+		{`image: "[^"]*lanyard:[^"]*"`, `image: "registry.example/team/lanyard:9.8.7"`},
 	},
 	"Makefile":     {{`(?m)^(IMAGE .*):.*`, `$1:9.8.7`}},
 	"Dockerfile":   {{`(?m)^(ARG GO_IMAGE=golang:[\d.]+).*`, "$1@sha256:" + strings.Repeat("0a", 32)}},

@@ -86,12 +86,17 @@ annotations:
 {{- end }}
 {{- end -}}
 
-{{- define "lanyard.image" -}}
-{{- with .Values.image -}}
-{{- with default .registry $.Values.global.imageRegistry }}{{ . }}/{{ end -}}
-{{- .repository }}:{{ default $.Chart.AppVersion .tag }}
-{{- with .digest }}@{{ . }}{{ end -}}
+{{- /* An image of this version, without a digest. Takes root and repository. */ -}}
+{{- define "lanyard.taggedImage" -}}
+{{- with .root.Values.image -}}
+{{- with default .registry $.root.Values.global.imageRegistry }}{{ . }}/{{ end -}}
+{{- $.repository }}:{{ default $.root.Chart.AppVersion .tag -}}
 {{- end -}}
+{{- end -}}
+
+{{- define "lanyard.image" -}}
+{{- include "lanyard.taggedImage" (dict "root" . "repository" .Values.image.repository) -}}
+{{- with .Values.image.digest }}@{{ . }}{{ end -}}
 {{- end -}}
 
 {{- /* The imagePullSecrets of a pod, with those of the parent chart, which may be names. */ -}}

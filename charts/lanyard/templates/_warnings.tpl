@@ -40,7 +40,7 @@ SPDX-License-Identifier: Apache-2.0
 - "metrics.enabled is false: unguarded ServiceAccounts, errors, and a certificate that is not renewed go unnoticed."
 {{- end }}
 {{- if not $v.rbac.create }}
-- "rbac.create is false: the ServiceAccount {{ include "lanyard.serviceAccountName" . }} needs the permissions that docs/operations/README.md lists."
+- "rbac.create is false: the ServiceAccount {{ include "lanyard.serviceAccountName" . }}{{ if $v.checks.enabled }}, and for the checks {{ include "lanyard.checks" . }},{{ end }} needs the permissions that docs/operations/README.md lists."
 {{- end }}
 {{- if $v.hostNetwork }}
 - "hostNetwork is true: Pod Security \"restricted\" forbids it, and two replicas on one node would need the same ports."

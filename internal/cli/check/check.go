@@ -2,15 +2,20 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package check judges an installation of Lanyard, or a cluster that is to get
-// one. It is pure: callers read the objects, and the functions of this package
-// judge them and suggest fixes.
+// one.
+//
+//	check.go          judges objects, and says what to do; pure
+//	read.go           looks at the parts of the cluster
+//	check_command.go  the command
 package check
 
 import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -18,95 +23,174 @@ import (
 	utilversion "k8s.io/apimachinery/pkg/util/version"
 	certutil "k8s.io/client-go/util/cert"
 
+	"github.com/lanyard-dev/lanyard/internal/cli/ask"
 	"github.com/lanyard-dev/lanyard/internal/cli/cloud"
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
+	"github.com/lanyard-dev/lanyard/internal/cli/finding"
+	"github.com/lanyard-dev/lanyard/internal/cli/survey"
 	"github.com/lanyard-dev/lanyard/internal/peer"
 	"github.com/lanyard-dev/lanyard/internal/probe"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/pkg/mutate/injected"
 	"github.com/lanyard-dev/lanyard/policies"
 )
 
+// page returns the link of a page below docs.
+func page(name string) string { return finding.Page(name) }
+
 // Version judges the version of the API server, such as v1.36.3.
-func Version(version string) probe.Line {
+func Version(version string) finding.Finding {
 	parsed, err := utilversion.ParseGeneric(version)
 	switch {
 	case err != nil:
-		return probe.Skip("Compare it yourself: Lanyard needs 1.29 or newer.", "Kubernetes has the version %q, which cannot be compared", version)
+		return finding.Finding{
+			Status: finding.Skipped, Reason: "version_unknown", Text: fmt.Sprintf("Kubernetes has the version %q, which cannot be compared", version),
+			Fix: "Compare it yourself: Lanyard needs 1.29 or newer.",
+		}
 	case !parsed.AtLeast(utilversion.MustParseGeneric("1.29.0")):
-		return probe.Fail("Upgrade Kubernetes to 1.30 or newer.", "install/README.md", "Kubernetes is %s, but Lanyard needs 1.29 or newer", version)
+		return finding.Finding{
+			Status: finding.Failed, Reason: "version_too_old", Text: fmt.Sprintf("Kubernetes is %s, but Lanyard needs 1.29 or newer", version),
+			Fix: "Upgrade Kubernetes to 1.30 or newer.", Link: page("install/README.md"),
+		}
 	case !parsed.AtLeast(utilversion.MustParseGeneric("1.30.0")):
-		return probe.Warn("Upgrade Kubernetes to 1.30 or newer.", "concepts/guard.md", "Kubernetes is %s: the guard and the fences need 1.30", version)
+		return finding.Finding{
+			Status: finding.Warning, Reason: "version_without_guard", Text: fmt.Sprintf("Kubernetes is %s: the guard and the fences need 1.30", version),
+			Fix: "Upgrade Kubernetes to 1.30 or newer.", Link: page("concepts/guard.md"),
+		}
 	}
-	return probe.Passed("Kubernetes is %s", version)
+	return finding.Passed("Kubernetes is %s", version)
 }
 
-// orPassed returns the lines, or a passed line without any.
-func orPassed(lines []probe.Line, format string, args ...any) []probe.Line {
-	if len(lines) > 0 {
-		return lines
+// maxSkew is the difference of two clocks that clouds and the API server do not mind.
+const maxSkew = 30 * time.Second
+
+// Clocks judges the clocks of this machine and of the nodes, each compared with the clock of the
+// API server. nodes has the nodes whose clocks could be compared. A time ahead is positive.
+func Clocks(here time.Duration, nodes map[string]time.Duration) []finding.Finding {
+	var found []finding.Finding
+	if here.Abs() > maxSkew {
+		found = append(found, finding.Finding{
+			Status: finding.Warning, Reason: "clock_skew", Text: "the clock of this machine is " + skewOf(here, " of") + " that of the API server: times in the output of lanyard are wrong",
+			Fix: "Synchronize the clock of this machine.", Link: page("troubleshooting/cloud-denies.md"),
+		})
 	}
-	return []probe.Line{probe.Passed(format, args...)}
+	var wrong []string
+	for _, name := range slices.Sorted(maps.Keys(nodes)) {
+		if nodes[name].Abs() > maxSkew {
+			wrong = append(wrong, fmt.Sprintf("%s (%s)", name, skewOf(nodes[name], "")))
+		}
+	}
+	if len(wrong) > 0 {
+		found = append(found, finding.Finding{
+			Status: finding.Warning, Reason: "clock_skew", Text: "the clocks of nodes differ from that of the API server: " + strings.Join(wrong, ", ") + ": their kubelets renew tokens too late, or clouds deny them",
+			Fix: "Synchronize the clocks of these nodes, for example with chrony.", Link: page("troubleshooting/cloud-denies.md"),
+		})
+	}
+	switch {
+	case len(nodes) == 0:
+		return orPassed(found, "no clock skew between this machine and the API server")
+	case len(nodes) == 1:
+		return orPassed(found, "no clock skew between this machine, the API server and 1 node")
+	}
+	return orPassed(found, "no clock skew between this machine, the API server and %d nodes", len(nodes))
 }
 
-// Registration judges the webhook configurations. validating has the name of
-// mutating; it is nil if it does not exist, or was not read because of unread.
-func Registration(mutating *admissionregistrationv1.MutatingWebhookConfiguration, validating *admissionregistrationv1.ValidatingWebhookConfiguration, unread error) []probe.Line {
-	const again, link = "Install the manifests or the chart again.", "install/README.md"
-	var lines []probe.Line
+// skewOf describes the difference of a clock. of is the word behind "ahead".
+func skewOf(skew time.Duration, of string) string {
+	if skew < 0 {
+		return skew.Abs().Round(time.Second).String() + " behind"
+	}
+	return skew.Round(time.Second).String() + " ahead" + of
+}
+
+// orPassed returns the findings, or a passed one without any.
+func orPassed(found []finding.Finding, format string, args ...any) []finding.Finding {
+	if len(found) > 0 {
+		return found
+	}
+	return []finding.Finding{finding.Passed(format, args...)}
+}
+
+// Registration judges the webhook configurations. validating are all of the cluster; unread says
+// why they could not be read.
+func Registration(mutating *admissionregistrationv1.MutatingWebhookConfiguration, validating []admissionregistrationv1.ValidatingWebhookConfiguration, unread error) []finding.Finding {
+	var found []finding.Finding
+	incomplete := func(format string, args ...any) {
+		found = append(found, finding.Finding{
+			Status: finding.Failed, Reason: "registration_incomplete", Text: fmt.Sprintf(format, args...),
+			Fix: "Install the manifests or the chart again.", Link: page("install/README.md"),
+		})
+	}
 	for _, want := range []struct{ name, purpose string }{
 		{cluster.PodWebhook, "injects pods"},
 		{cluster.ServiceAccountWebhook, "labels ServiceAccounts"},
 		{cluster.ProbeWebhook, "lets checks see the errors of the API server"},
 	} {
 		if cluster.Entry(mutating, want.name) == nil {
-			lines = append(lines, probe.Fail(again, link, "MutatingWebhookConfiguration %s has no webhook %s, which %s", mutating.Name, want.name, want.purpose))
+			incomplete("MutatingWebhookConfiguration %s has no webhook %s, which %s", mutating.Name, want.name, want.purpose)
 		}
 	}
+	own := validatingOf(mutating.Name, validating)
 	if unread != nil {
-		lines = append(lines, probe.Unreadable("ValidatingWebhookConfiguration "+mutating.Name, unread))
-	} else if validating == nil || !slices.ContainsFunc(validating.Webhooks, func(w admissionregistrationv1.ValidatingWebhook) bool {
+		found = append(found, finding.Unreadable("ValidatingWebhookConfiguration "+mutating.Name, unread))
+	} else if own == nil || !slices.ContainsFunc(own.Webhooks, func(w admissionregistrationv1.ValidatingWebhook) bool {
 		return w.Name == cluster.ServiceAccountWebhook
 	}) {
-		lines = append(lines, probe.Fail(again, link, "ValidatingWebhookConfiguration %s has no webhook %s, which denies malformed annotations", mutating.Name, cluster.ServiceAccountWebhook))
+		incomplete("ValidatingWebhookConfiguration %s has no webhook %s, which denies malformed annotations", mutating.Name, cluster.ServiceAccountWebhook)
 	}
-	return orPassed(lines, "webhook configurations %s are complete", mutating.Name)
+	return orPassed(found, "webhook configurations %s are complete", mutating.Name)
+}
+
+// validatingOf returns the configuration of this name, or nil.
+func validatingOf(name string, all []admissionregistrationv1.ValidatingWebhookConfiguration) *admissionregistrationv1.ValidatingWebhookConfiguration {
+	i := slices.IndexFunc(all, func(v admissionregistrationv1.ValidatingWebhookConfiguration) bool { return v.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &all[i]
 }
 
 // Peers lists other webhooks that inject identities, and what happens beside Lanyard's
 // configuration of this name. switching reports whether Lanyard adopts from one of them.
-func Peers(all []admissionregistrationv1.MutatingWebhookConfiguration, name string, adopted []string) (lines []probe.Line, switching bool) {
+func Peers(all []admissionregistrationv1.MutatingWebhookConfiguration, name string, adopted []string) (found []finding.Finding, switching bool) {
 	known := peer.All()
 	for i := range all {
-		found := cluster.Registered(&all[i])
-		at := slices.IndexFunc(known, func(p *peer.Peer) bool { return p.Registers(found) })
-		if found.Name == name || at < 0 {
+		registered := cluster.Registered(&all[i])
+		at := slices.IndexFunc(known, func(p *peer.Peer) bool { return p.Registers(registered) })
+		if registered.Name == name || at < 0 {
 			continue
 		}
-		line := probe.Warn("To take over from it, read the page. Lanyard does not change fields that a container already has.",
-			"migrate/README.md", "MutatingWebhookConfiguration %s injects identities as well. %s", found.Name, known[at].Beside(found, name))
+		text := fmt.Sprintf("MutatingWebhookConfiguration %s injects identities as well. %s", registered.Name, known[at].Beside(registered, name))
 		if slices.Contains(adopted, known[at].Name) {
-			line, switching = probe.Passed("%s Lanyard adopts its annotations.", line.Text), true
+			found, switching = append(found, finding.Passed("%s Lanyard adopts its annotations.", text)), true
+			continue
 		}
-		lines = append(lines, line)
+		found = append(found, finding.Finding{
+			Status: finding.Warning, Reason: "other_webhook", Text: text,
+			Fix: "To take over from it, read the page. Lanyard does not change fields that a container already has.", Link: page("migrate/README.md"),
+		})
 	}
-	return orPassed(lines, "no other webhook that injects identities was found"), switching
+	return orPassed(found, "no other webhook that injects identities was found"), switching
 }
 
 // DuringSwitch judges a guard that denies nothing while Lanyard takes over from another
-// webhook, as docs/migrate has it. line is the judgement of the guard at any other time.
-func DuringSwitch(line probe.Line) probe.Line {
-	if line.Status != probe.Failed {
-		return line
+// webhook, as docs/migrate has it. f is the judgement of the guard at any other time.
+func DuringSwitch(f finding.Finding) finding.Finding {
+	if f.Status != finding.Failed {
+		return f
 	}
-	return probe.Warn("Turn the guard on after the switch.", "migrate/README.md",
-		"the guard denies nothing during the switch: while no replica responds, pods start with the credentials of the other webhook only")
+	return finding.Finding{
+		Status: finding.Warning, Reason: "guard_off_during_switch",
+		Text: "the guard denies nothing during the switch: while no replica responds, pods start with the credentials of the other webhook only",
+		Fix:  "Turn the guard on after the switch.", Link: page("migrate/README.md"),
+	}
 }
 
 // Replicas judges the pods behind the Service of the webhook. Pods that ended, such as evicted
-// pods, and pods that end at present are not replicas.
-func Replicas(service string, pods []corev1.Pod) probe.Line {
-	const link, look = "troubleshooting/webhook-down.md#are-the-replicas-ready", "See why: kubectl describe the pods, and read their logs."
-	replicas, ready := 0, 0
+// pods, and pods that end at present are not replicas. deployment is the name of the pods'
+// Deployment in its namespace, or empty if it is not known.
+func Replicas(namespace, service, deployment string, pods []corev1.Pod) finding.Finding {
+	replicas, ready, selected := 0, 0, ""
 	for i := range pods {
 		if phase := pods[i].Status.Phase; phase == corev1.PodFailed || phase == corev1.PodSucceeded || pods[i].DeletionTimestamp != nil {
 			continue
@@ -116,50 +200,82 @@ func Replicas(service string, pods []corev1.Pod) probe.Line {
 			return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
 		}) {
 			ready++
+		} else {
+			selected = "pod/" + pods[i].Name
 		}
+	}
+	name, in := namespace+"/"+service, " --namespace "+namespace
+	f := finding.Finding{
+		Status: finding.Failed, Reason: "replicas_not_ready", Text: fmt.Sprintf("Service %s has no ready replica, of %d", name, replicas),
+		Fix: "See why: kubectl describe " + selected + in, Link: page("troubleshooting/webhook-down.md#are-the-replicas-ready"),
 	}
 	switch {
 	case replicas == 0:
-		return probe.Fail("Scale its Deployment up, or see in its events why it creates no pods.", link, "Service %s has no pods", service)
+		f.Reason, f.Text = "no_replicas", fmt.Sprintf("Service %s has no pods", name)
+		f.Fix = "Create its Deployment again: no Deployment has the labels of the Service."
+		if deployment != "" {
+			f.Fix = "See why, or scale it up: kubectl describe deployment/" + deployment + in
+		}
 	case ready == 0:
-		return probe.Fail(look, link, "Service %s has no ready replica, of %d", service, replicas)
 	case ready == 1:
-		return probe.Warn("Run two replicas: with one, every restart is an outage.", "operations/README.md#when-it-is-down", "Service %s has 1 ready replica, of %d", service, replicas)
+		f = finding.Finding{
+			Status: finding.Warning, Reason: "one_replica", Text: fmt.Sprintf("Service %s has 1 ready replica, of %d", name, replicas),
+			Fix: "Run two replicas: with one, every restart is an outage.", Link: page("operations/README.md#when-it-is-down"),
+		}
 	case ready < replicas:
-		return probe.Warn(look, link, "Service %s has %d ready replicas, of %d", service, ready, replicas)
+		f.Status, f.Text = finding.Warning, fmt.Sprintf("Service %s has %d ready replicas, of %d", name, ready, replicas)
+	default:
+		return finding.Passed("Service %s has %d ready replicas", name, ready)
 	}
-	return probe.Passed("Service %s has %d ready replicas", service, ready)
+	return f
 }
 
-// Certificates judges the CA certificates that the API server trusts, by the names
-// of the webhooks that have them.
-func Certificates(mutating *admissionregistrationv1.MutatingWebhookConfiguration, validating *admissionregistrationv1.ValidatingWebhookConfiguration, now time.Time) []probe.Line {
-	const link, renew = "troubleshooting/webhook-down.md#the-cabundle-is-wrong", "Find the program that must renew the CA, and the cause of its failure."
-	var lines []probe.Line
+// Certificates judges the CA certificates that the API server trusts, by the names of the webhooks
+// that have them. Webhooks with the same mistake have one finding.
+func Certificates(mutating *admissionregistrationv1.MutatingWebhookConfiguration, validating *admissionregistrationv1.ValidatingWebhookConfiguration, now time.Time) []finding.Finding {
+	bundles := map[string][]byte{}
+	var names []string
+	add := func(name string, bundle []byte) { names, bundles[name] = append(names, name), bundle }
+	for i := range mutating.Webhooks {
+		add(mutating.Webhooks[i].Name, mutating.Webhooks[i].ClientConfig.CABundle)
+	}
+	for i := 0; validating != nil && i < len(validating.Webhooks); i++ {
+		add(validating.Webhooks[i].Name+" (validating)", validating.Webhooks[i].ClientConfig.CABundle)
+	}
+	var found []finding.Finding
 	var first time.Time // the end of the CA that expires first
 	var of string       // its webhook
-	judge := func(name string, bundle []byte) {
-		end, err := lastDay(bundle)
+	same := map[string][]string{}
+	for _, name := range names {
+		end, err := lastDay(bundles[name])
 		switch {
 		case err != nil:
-			lines = append(lines, probe.Fail("Find the program that must write the caBundle, and the cause of its failure.", link, "webhook %s: caBundle: %v", name, err))
+			same[err.Error()] = append(same[err.Error()], name)
 		case end.Before(now):
-			lines = append(lines, probe.Fail(renew, link, "webhook %s: caBundle: the last CA expired at %s", name, end.UTC().Format(time.RFC3339)))
+			text := "the last CA expired at " + end.UTC().Format(time.RFC3339)
+			same[text] = append(same[text], name)
 		case first.IsZero() || end.Before(first):
 			first, of = end, name
 		}
 	}
-	for i := range mutating.Webhooks {
-		judge(mutating.Webhooks[i].Name, mutating.Webhooks[i].ClientConfig.CABundle)
-	}
-	for i := 0; validating != nil && i < len(validating.Webhooks); i++ {
-		judge(validating.Webhooks[i].Name+" (validating)", validating.Webhooks[i].ClientConfig.CABundle)
+	for _, text := range slices.Sorted(maps.Keys(same)) {
+		of := "webhook " + strings.Join(same[text], ", ")
+		if len(same[text]) > 1 {
+			of = "webhooks " + strings.Join(same[text], ", ")
+		}
+		found = append(found, finding.Finding{
+			Status: finding.Failed, Reason: "ca_bundle", Text: of + ": caBundle: " + text,
+			Fix: "Find the program that must write the caBundle, and the cause of its failure.", Link: page("troubleshooting/webhook-down.md#the-cabundle-is-wrong"),
+		})
 	}
 	end := first.UTC().Format(time.RFC3339)
-	if len(lines) == 0 && first.Sub(now) < 7*24*time.Hour {
-		lines = append(lines, probe.Warn(renew, "install/certificates.md#renewal", "webhook %s: caBundle: the last CA expires at %s", of, end))
+	if len(found) == 0 && first.Sub(now) < 7*24*time.Hour {
+		found = append(found, finding.Finding{
+			Status: finding.Warning, Reason: "ca_expires", Text: fmt.Sprintf("webhook %s: caBundle: the last CA expires at %s", of, end),
+			Fix: "Find the program that must renew the CA, and the cause of its failure.", Link: page("install/certificates.md#renewal"),
+		})
 	}
-	return orPassed(lines, "the CA in the caBundle is valid until %s", end)
+	return orPassed(found, "the CA in the caBundle is valid until %s", end)
 }
 
 // lastDay returns when the last certificate of a caBundle expires.
@@ -177,9 +293,9 @@ func lastDay(bundle []byte) (last time.Time, err error) {
 
 // Guard judges the creation of pods while no replica of the webhook responds. policies is nil
 // for an API server before 1.30, which cannot have the guard.
-func Guard(mutating *admissionregistrationv1.MutatingWebhookConfiguration, policies *cluster.Policies) probe.Line {
-	const link = "concepts/guard.md"
-	wrong, install, then := "this Kubernetes has no guard", "Upgrade Kubernetes to 1.30 or newer", "."
+func Guard(mutating *admissionregistrationv1.MutatingWebhookConfiguration, policies *cluster.Policies) finding.Finding {
+	f := finding.Finding{Status: finding.Warning, Link: page("concepts/guard.md")}
+	wrong, install, then := "the guard needs Kubernetes 1.30", "Upgrade Kubernetes to 1.30 or newer", "."
 	if policies != nil {
 		wrong, install, then = policies.Guard(mutating), "Install the guard", ", and set failurePolicy to Ignore."
 	}
@@ -187,15 +303,39 @@ func Guard(mutating *admissionregistrationv1.MutatingWebhookConfiguration, polic
 	ignores := policy != nil && *policy == admissionregistrationv1.Ignore
 	switch {
 	case wrong == "" && ignores:
-		return probe.Passed("the guard denies pods that would lack their credentials; no other pod waits for the webhook")
+		return finding.Passed("the guard denies pods that would lack their credentials; no other pod waits for the webhook")
 	case wrong == "":
-		return probe.Warn("Set failurePolicy to Ignore: the guard is enough.", link,
-			"the guard is on, but webhook %s has failurePolicy Fail: while no replica responds, all pods are denied", cluster.PodWebhook)
+		f.Reason, f.Fix = "fail_closed", "Set failurePolicy to Ignore: the guard is enough."
+		f.Text = fmt.Sprintf("the guard is on, but webhook %s has failurePolicy Fail: while no replica responds, all pods are denied", cluster.PodWebhook)
 	case ignores:
-		return probe.Fail(install+", or set failurePolicy to Fail.", link,
-			"%s, and webhook %s has failurePolicy Ignore: while no replica responds, pods start without their credentials", wrong, cluster.PodWebhook)
+		f.Status, f.Reason, f.Fix = finding.Failed, "guard_missing", install+", or set failurePolicy to Fail."
+		f.Text = fmt.Sprintf("%s, and webhook %s has failurePolicy Ignore: while no replica responds, pods start without their credentials", wrong, cluster.PodWebhook)
+	default:
+		f.Reason, f.Fix, f.Text = "fail_closed", install+then, wrong+": while no replica responds, all pods are denied"
 	}
-	return probe.Warn(install+then, link, "%s: while no replica responds, all pods are denied", wrong)
+	return f
+}
+
+// Leftovers judges objects of an installation that is gone. alone reports whether no other
+// installation is there, so that nothing can inject the pods that the guard denies.
+func Leftovers(left []survey.Leftover, alone bool) []finding.Finding {
+	var names []string
+	remove, denies := survey.Remove(left), false
+	for _, l := range left {
+		names, denies = append(names, l.Name), denies || l.DeniesPods
+	}
+	f := finding.Finding{Status: finding.Warning, Reason: "leftover", Fix: "Remove them: " + remove, Link: page("operations/README.md#remove-it")}
+	switch of := "ValidatingAdmissionPolicyBindings " + strings.Join(names, ", "); {
+	case len(left) == 0:
+		return nil
+	case denies && alone:
+		f.Status, f.Reason = finding.Failed, "guard_leftover"
+		f.Text = "the guard of an installation that is gone still denies pods: " + of
+		f.Fix = "Remove it, or install Lanyard again: " + remove
+	default:
+		f.Text = "an installation that is gone has left policies: " + of
+	}
+	return []finding.Finding{f}
 }
 
 // scope returns the end of a sentence about the objects of a namespace, and the flag that selects
@@ -210,66 +350,79 @@ func scope(namespace string) (where, flag string) {
 // Unguarded judges the number of ServiceAccounts of a namespace, or of all namespaces, that
 // need credentials and lack the label that the guard selects by. example is one of them. With
 // byPolicies, no webhook injects: the policies select by the label, too.
-func Unguarded(namespace string, n int, example string, byPolicies bool) probe.Line {
+func Unguarded(namespace string, n int, example string, byPolicies bool) finding.Finding {
 	where, flag := scope(namespace)
-	if n == 0 {
-		return probe.Passed("every ServiceAccount%s that needs credentials has the guard's label", where)
+	f := finding.Finding{
+		Status: finding.Warning, Reason: "unguarded", Text: fmt.Sprintf("%d ServiceAccounts%s need credentials but lack the guard's label, such as %s", n, where, example),
+		Fix: "Run: lanyard label serviceaccounts " + flag, Link: page("operations/monitoring.md#lanyardunguardedserviceaccounts"),
 	}
-	fix := "Run: lanyard label serviceaccounts " + flag
-	if byPolicies {
-		return probe.Fail(fix, "policies.md#install",
-			"%d ServiceAccounts%s are older than the policies and lack their label, such as %s: new pods start without credentials", n, where, example)
+	switch {
+	case n == 0:
+		return finding.Passed("every ServiceAccount%s that needs credentials has the guard's label", where)
+	case byPolicies:
+		f.Status, f.Link = finding.Failed, page("policies.md#install")
+		f.Text = fmt.Sprintf("%d ServiceAccounts%s are older than the policies and lack their label, such as %s: new pods start without credentials", n, where, example)
 	}
-	return probe.Warn(fix, "operations/monitoring.md#lanyardunguardedserviceaccounts",
-		"%d ServiceAccounts%s need credentials but lack the guard's label, such as %s", n, where, example)
+	return f
 }
 
-// Outdated judges the numbers of pods of a namespace, or of all namespaces, that have a former
-// identity or none. Pods that ended are not among them.
-func Outdated(namespace string, stale, without int) probe.Line {
+// Pods judges the pods of a namespace, or of all namespaces, by their states. Pods that ended are
+// not among them.
+func Pods(namespace string, states map[injected.State]int) []finding.Finding {
 	where, flag := scope(namespace)
-	pods := "pods"
-	switch stale + without {
-	case 0:
-		return probe.Passed("every pod%s has the credentials that its ServiceAccount asks for", where)
-	case 1:
-		pods = "pod"
+	count := func(n int) string {
+		if n == 1 {
+			return "1 pod" + where
+		}
+		return fmt.Sprintf("%d pods%s", n, where)
 	}
-	return probe.Warn("Run: lanyard status --stale "+flag, "troubleshooting/no-credentials.md#pods-with-an-old-identity-or-none",
-		"%d %s%s must be replaced: %d stale, %d without credentials", stale+without, pods, where, stale, without)
+	stale, without, shadowed := states[injected.Stale], states[injected.Without], states[ask.Shadowed]
+	var found []finding.Finding
+	if stale+without > 0 {
+		found = append(found, finding.Finding{
+			Status: finding.Warning, Reason: "outdated", Text: fmt.Sprintf("%s must be replaced: %d stale, %d without credentials", count(stale+without), stale, without),
+			Fix: "Run: lanyard status --stale " + flag, Link: page("troubleshooting/no-credentials.md#pods-with-an-old-identity-or-none"),
+		})
+	}
+	if shadowed > 0 {
+		found = append(found, finding.Finding{
+			Status: finding.Warning, Reason: string(ask.Shadowed), Text: fmt.Sprintf("SDKs may ignore the credentials of %s, because of variables in their containers", count(shadowed)),
+			Fix: "To see the variables, run: lanyard status " + flag, Link: page("cli/status.md"),
+		})
+	}
+	return orPassed(found, "every pod%s has the credentials that its ServiceAccount asks for", where)
 }
 
 // Unread judges the settings of the webhook, which were not read because of an error.
-func Unread(err error) probe.Line {
+func Unread(err error) finding.Finding {
 	if right := probe.MissingRight(err); right != "" {
-		return probe.NoRight(right, "the settings of the webhook cannot be read, so that the built-in defaults are used")
+		return finding.NoRight(right, "the settings of the webhook cannot be read, so that the built-in defaults are used")
 	}
-	return probe.Warn("Pass the webhook's configuration file with --config.", "cli/README.md#settings-of-the-webhook",
-		"the settings of the webhook cannot be read, so that the built-in defaults are used: %v", err)
+	return finding.Finding{
+		Status: finding.Warning, Reason: "settings_unread", Text: fmt.Sprintf("the settings of the webhook cannot be read, so that the built-in defaults are used: %v", err),
+		Fix: "Pass the webhook's configuration file with --config.", Link: page("cli/README.md#settings-of-the-webhook"),
+	}
 }
 
-// Attempts judges the dry runs that several connections sent, by their lines of
-// probe.Probe. servers is the number of API servers; 0 if it is not known.
-func Attempts(lines []probe.Line, servers int) probe.Line {
-	of := fmt.Sprintf("%d dry runs, each over its own connection", len(lines))
+// Attempts judges the dry runs that several connections sent, by the findings about each. servers
+// is the number of API servers; 0 if it is not known.
+func Attempts(tried []finding.Finding, servers int) finding.Finding {
+	of := fmt.Sprintf("%d dry runs, each over its own connection", len(tried))
 	if servers > 1 {
 		of += fmt.Sprintf(" to one of %d API servers", servers)
 	}
-	bad := slices.IndexFunc(lines, func(l probe.Line) bool { return l.Status == probe.Failed })
-	passed := 0
-	for _, line := range lines {
-		if line.Status == probe.OK {
-			passed++
+	bad := slices.IndexFunc(tried, func(f finding.Finding) bool { return f.Status == finding.Failed })
+	passed := finding.Summarize(tried)[finding.OK]
+	switch {
+	case len(tried) == 1, passed == 0:
+		return tried[0]
+	case bad >= 0:
+		return finding.Finding{
+			Status: finding.Failed, Reason: "one_api_server", Text: fmt.Sprintf("the webhook was called in %d of %s: %s", passed, of, tried[bad].Text),
+			Fix: "Find the API server that cannot reach the webhook: see its log, and its route to the pods.", Link: page("troubleshooting/webhook-down.md#the-probe"),
 		}
 	}
-	switch {
-	case len(lines) == 1, passed == 0:
-		return lines[0]
-	case bad >= 0:
-		return probe.Fail("Find the API server that cannot reach the webhook: see its log, and its route to the pods.", "troubleshooting/webhook-down.md#the-probe",
-			"the webhook was called in %d of %s: %s", passed, of, lines[bad].Text)
-	}
-	return probe.Passed("the API server can call the webhook: it did in %d of %s", passed, of)
+	return finding.Passed("the API server can call the webhook: it did in %d of %s", passed, of)
 }
 
 // Only some installations need these fences.
@@ -284,114 +437,161 @@ const (
 var fences = []struct{ suffix, inPolicies, without string }{
 	{"-guard-marks", policies.KeepMarks(""), "users who may write the status of a pod can change the annotations that Lanyard wrote on it"},
 	{serviceAccountFence, policies.LimitServiceAccounts(""), "very large ServiceAccounts slow the API server down"},
-	{registrationFence, "", "who has the webhook's token can change its webhook configurations"},
+	{registrationFence, "", "anyone with the webhook's token can change its webhook configurations"},
 }
 
 // Fences checks the policies that limit who may write what. selfManaged reports whether the webhook
 // issues its own certificate, because it may then write its webhook configurations. unread says why
 // that is not known.
-func Fences(mutating *admissionregistrationv1.MutatingWebhookConfiguration, policies *cluster.Policies, selfManaged bool, unread error) []probe.Line {
+func Fences(mutating *admissionregistrationv1.MutatingWebhookConfiguration, policies *cluster.Policies, selfManaged bool, unread error) []finding.Finding {
+	if policies == nil {
+		return []finding.Finding{finding.DoesNotApply("this Kubernetes has no fences: they need 1.30")}
+	}
 	guarded := slices.ContainsFunc(cluster.GuardPolicies(mutating), func(name string) bool { return policies.Policies[name] != nil })
-	var lines []probe.Line
+	var found []finding.Finding
 	for _, fence := range fences {
 		wrong := policies.Denies(mutating.Name + fence.suffix)
 		switch {
 		case wrong == "":
 		case fence.suffix == serviceAccountFence && !guarded: // only the guard reads ServiceAccounts
 		case fence.suffix == registrationFence && unread != nil:
-			lines = append(lines, maybeFence(wrong, unread))
+			found = append(found, maybeFence(wrong, unread))
 		case fence.suffix == registrationFence && !selfManaged:
 		default:
-			lines = append(lines, probe.Warn("Install the fences.", fencesPage, "%s: %s", wrong, fence.without))
+			found = append(found, finding.Finding{Status: finding.Warning, Reason: "fence_missing", Text: wrong + ": " + fence.without, Fix: "Install the fences.", Link: page(fencesPage)})
 		}
 	}
-	return orPassed(lines, "the fences are in place")
+	return orPassed(found, "the fences are in place")
 }
 
 // PolicyFences judges the fences of an installation by policies.
-func PolicyFences(p *cluster.Injecting) (lines []probe.Line) {
+func PolicyFences(p *cluster.Injecting) (found []finding.Finding) {
 	for _, fence := range fences {
 		if fence.inPolicies == "" {
 			continue
 		}
 		if wrong := p.Fences.Denies(p.Prefix() + fence.inPolicies); wrong != "" {
-			lines = append(lines, probe.Warn(applyPolicies, "policies.md", "%s: %s", wrong, fence.without))
+			found = append(found, finding.Finding{Status: finding.Warning, Reason: "fence_missing", Text: wrong + ": " + fence.without, Fix: applyPolicies, Link: page("policies.md")})
 		}
 	}
-	return orPassed(lines, "the fences are in place")
+	return orPassed(found, "the fences are in place")
 }
 
 // ReservedIssuer judges whether policies that inject keep pods from a token for the API server,
 // which usually accepts tokens whose audience is the issuer.
-func ReservedIssuer(p *cluster.Injecting, issuer string) []probe.Line {
+func ReservedIssuer(p *cluster.Injecting, issuer string) []finding.Finding {
 	if p == nil || slices.Contains(slices.Concat(annotations.CommonAPIServerAudiences(), p.Source.ReservedAudiences), issuer) {
 		return nil
 	}
-	return []probe.Line{probe.Fail("Apply the output of lanyard policies again, with the issuer in --reserved-audiences.", "policies.md",
-		"a ServiceAccount can ask for tokens that are valid for the API server: the policies do not reserve the audience %s", issuer)}
-}
-
-const fencesPage = "concepts/guard.md#the-fences"
-
-// maybeFence reports a missing fence that the installation may not need.
-func maybeFence(wrong string, unread error) probe.Line {
-	wrong += ", and it is not known whether it is needed"
-	if right := probe.MissingRight(unread); right != "" {
-		return probe.NoRight(right, "%s", wrong)
-	}
-	return probe.Warn("Install the fences if the webhook issues its own certificate.", fencesPage, "%s: %v", wrong, unread)
-}
-
-// Issuer judges the issuer of the cluster's tokens. public are the documents that a
-// cloud reads; nil with publicErr, and both are nil if the documents were not read.
-func Issuer(cluster, public *cloud.Documents, publicErr error) []probe.Line {
-	const link = "issuer.md#choose-where-the-documents-are"
-	name := cluster.Discovery.Issuer
-	switch {
-	case !cloud.Public(name):
-		return []probe.Line{probe.Warn("For AWS and Azure, set an issuer that they can read. For Google Cloud, upload the keys to the provider.", link,
-			"the issuer %s is not public", name)}
-	case publicErr != nil:
-		return []probe.Line{probe.Warn("Publish the discovery document and the keys, unless this machine cannot reach the internet.", link,
-			"the issuer %s cannot be read from here: %v", name, publicErr)}
-	}
-	var lines []probe.Line
-	wrong, _ := cloud.Compare(cluster, public, "")
-	for _, wrong := range wrong {
-		lines = append(lines, probe.Fail("Publish the documents of the cluster again.", link, "%s: clouds deny the tokens", wrong))
-	}
-	return orPassed(lines, "the issuer %s is public, and its %d keys are the cluster's", name, len(cluster.Keys))
-}
-
-// noRight is the line for an object that the user may not create.
-func noRight(resource, namespace string) probe.Line {
-	where, _ := scope(namespace)
-	return probe.Fail("Install as an administrator of the cluster.", "install/README.md", "you may not create %s%s", resource, where)
-}
-
-// NotOne is the line for a cluster that has no installation, or more than one.
-func NotOne(found []*admissionregistrationv1.MutatingWebhookConfiguration) probe.Line {
-	if len(found) == 0 {
-		return probe.Fail("Install it; lanyard check --pre reports whether the cluster is ready.", "install/README.md", "Lanyard is not installed: no MutatingWebhookConfiguration has a webhook %s", cluster.PodWebhook)
-	}
-	return probe.Fail("Remove one of them.", "operations/README.md#remove-it", "Lanyard is installed %d times: MutatingWebhookConfigurations %s", len(found), cluster.Names(found))
-}
-
-// Installed warns of an installation that is there before the install.
-func Installed(found []*admissionregistrationv1.MutatingWebhookConfiguration) []probe.Line {
-	if len(found) == 0 {
-		return nil
-	}
-	return []probe.Line{probe.Warn("Upgrade it, or remove it first.", "install/upgrade.md", "Lanyard is installed already: MutatingWebhookConfiguration %s", cluster.Names(found))}
+	return []finding.Finding{{
+		Status: finding.Failed, Reason: "issuer_not_reserved",
+		Text: "a ServiceAccount can ask for tokens that are valid for the API server: the policies do not reserve the audience " + issuer,
+		Fix:  "Apply the output of lanyard policies again, with the issuer in --reserved-audiences.", Link: page("policies.md"),
+	}}
 }
 
 const applyPolicies = "Apply the output of lanyard policies again."
 
+const fencesPage = "concepts/guard.md#the-fences"
+
+// maybeFence reports a missing fence that the installation may not need.
+func maybeFence(wrong string, unread error) finding.Finding {
+	wrong += ", and it is not known whether it is needed"
+	if right := probe.MissingRight(unread); right != "" {
+		return finding.NoRight(right, "%s", wrong)
+	}
+	return finding.Finding{
+		Status: finding.Warning, Reason: "fence_missing", Text: fmt.Sprintf("%s: %v", wrong, unread),
+		Fix: "Install the fences if the webhook issues its own certificate.", Link: page(fencesPage),
+	}
+}
+
+// Issuer judges the issuer of the cluster's tokens. public are the documents that a
+// cloud reads; nil with publicErr, and both are nil if the documents were not read.
+func Issuer(cluster, public *cloud.Documents, publicErr error) []finding.Finding {
+	name := cluster.Discovery.Issuer
+	f := finding.Finding{Status: finding.Warning, Reason: "issuer_not_public", Link: page("issuer.md#choose-where-the-documents-are")}
+	switch {
+	case !cloud.Public(name):
+		f.Text = fmt.Sprintf("the issuer %s is not public", name)
+		f.Fix = "For AWS and Azure, set an issuer that they can read. For Google Cloud, upload the keys to the provider."
+		return []finding.Finding{f}
+	case publicErr != nil:
+		f.Text = fmt.Sprintf("the issuer %s cannot be read from here: %v", name, publicErr)
+		f.Fix = "Publish the discovery document and the keys, unless this machine cannot reach the internet."
+		return []finding.Finding{f}
+	}
+	var found []finding.Finding
+	wrong, _ := cloud.Compare(cluster, public, "")
+	for _, wrong := range wrong {
+		f.Status, f.Reason, f.Text, f.Fix = finding.Failed, "issuer_differs", wrong+": clouds deny the tokens", "Publish the documents of the cluster again."
+		found = append(found, f)
+	}
+	return orPassed(found, "the issuer %s is public, and its %d keys are the cluster's", name, len(cluster.Keys))
+}
+
+// noRight returns the finding about an object that the user may not create.
+func noRight(resource, namespace string) finding.Finding {
+	where, _ := scope(namespace)
+	return finding.Finding{
+		Status: finding.Failed, Reason: finding.MissingRight, Text: fmt.Sprintf("you may not create %s%s", resource, where),
+		Fix: "Install as an administrator of the cluster.", Link: page("install/README.md"),
+	}
+}
+
+// Absent returns the finding about a cluster without an installation.
+func Absent() finding.Finding {
+	return finding.Finding{
+		Status: finding.Failed, Reason: "not_installed", Text: "Lanyard is not installed: no MutatingWebhookConfiguration has a webhook " + cluster.PodWebhook,
+		Fix: "Install it; lanyard check --pre reports whether the cluster is ready.", Link: page("install/README.md"),
+	}
+}
+
+// Several returns the finding about a cluster with more than one installation. The first one of an
+// Installation has the most ready replicas.
+func Several(i *survey.Installation) finding.Finding {
+	var names []string
+	var others []survey.Leftover
+	for at, r := range i.Registrations {
+		ready := "replicas unknown"
+		if n := i.Ready[at]; n >= 0 {
+			ready = fmt.Sprintf("%d ready replicas", n)
+		}
+		names = append(names, fmt.Sprintf("%s (%s)", r.Name, ready))
+		if at > 0 {
+			others = append(others, survey.Leftover{Kind: "mutatingwebhookconfiguration", Name: r.Name}, survey.Leftover{Kind: "validatingwebhookconfiguration", Name: r.Name})
+		}
+	}
+	fix := "Keep " + i.Registrations[0].Name + ", and remove the other: "
+	if i.Ready[0] == i.Ready[1] { // both serve, or nobody knows
+		fix = "Decide which one to keep. To remove all but " + i.Registrations[0].Name + ": "
+	}
+	return finding.Finding{
+		Status: finding.Failed, Reason: "several_installations",
+		Text: fmt.Sprintf("Lanyard is installed %d times: MutatingWebhookConfigurations %s", len(i.Registrations), strings.Join(names, ", ")),
+		Fix:  fix + survey.Remove(others), Link: page("operations/README.md#remove-it"),
+	}
+}
+
+// Installed warns of an installation that is there before the install.
+func Installed(found []*admissionregistrationv1.MutatingWebhookConfiguration) []finding.Finding {
+	if len(found) == 0 {
+		return nil
+	}
+	return []finding.Finding{{
+		Status: finding.Warning, Reason: "installed", Text: "Lanyard is installed already: MutatingWebhookConfiguration " + cluster.Names(found),
+		Fix: "Upgrade it, or remove it first.", Link: page("install/upgrade.md"),
+	}}
+}
+
 // Injecting judges the policies with which the API server injects by itself. by describes the
 // whole installation.
-func Injecting(p *cluster.Injecting, by string) probe.Line {
+func Injecting(p *cluster.Injecting, by string) finding.Finding {
 	if p.Problem != "" {
-		return probe.Fail(applyPolicies, "policies.md", "%s: new pods may lack credentials", p.Problem)
+		return finding.Finding{
+			Status: finding.Failed, Reason: "policies_incomplete", Text: p.Problem + ": new pods may lack credentials",
+			Fix: applyPolicies, Link: page("policies.md"),
+		}
 	}
-	return probe.Passed("pods are injected by %s: the API server needs no replica", by)
+	return finding.Passed("pods are injected by %s: the API server needs no replica", by)
 }

@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"context"
 	_ "embed"
-	"errors"
 	"fmt"
 	"time"
 
@@ -17,7 +16,8 @@ import (
 
 	"github.com/lanyard-dev/lanyard/internal/cli/cloud"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
-	"github.com/lanyard-dev/lanyard/internal/probe"
+	"github.com/lanyard-dev/lanyard/internal/cli/finding"
+	"github.com/lanyard-dev/lanyard/internal/cli/survey"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
@@ -36,10 +36,11 @@ type checkCommand struct {
 	wait                  time.Duration
 
 	settings  *annotations.Settings
+	survey    *survey.Cluster
 	client    kubernetes.Interface
 	namespace string
 	redactor  *redactor
-	report    checkReport
+	report    report
 	page      *command.Page // for sections, as they come
 }
 
@@ -83,14 +84,14 @@ func (k *checkCommand) run(ctx context.Context) (err error) {
 	if err := k.lookUntil(ctx); err != nil {
 		return err
 	}
-	k.report.Summarize()
+	k.report.Summary = finding.Summarize(k.report.Findings)
 	if err := cmp.Or(k.page.Err, k.Write(k.CLI, &k.report)); err != nil {
 		return err
 	}
-	if n := k.report.Count(probe.Skipped); n > 0 && k.report.Count(probe.Failed) == 0 {
+	if n := k.report.Summary[finding.Skipped]; n > 0 && k.report.Summary[finding.Failed] == 0 {
 		return fmt.Errorf("checks that could not run: %d; see the output for the reasons", n)
 	}
-	return command.FoundIf(k.report.Count(probe.Failed) > 0, nil)
+	return command.FoundIf(k.report.Summary[finding.Failed] > 0, nil)
 }
 
 // lookUntil runs the checks. With --wait, it runs them again until none fails, and shows
@@ -103,17 +104,16 @@ func (k *checkCommand) lookUntil(ctx context.Context) error {
 	var failure error
 	// A round has the context of the command: it also ends if the time is over.
 	err := wait.PollUntilContextTimeout(ctx, interval, k.wait, true, func(context.Context) (bool, error) {
-		k.report = checkReport{}
+		k.report = report{}
 		failure = k.look(ctx)
-		note("waiting: %s", k.report.firstFailure(failure))
-		return failure == nil && k.report.Count(probe.Failed) == 0, nil
+		waitsFor := k.report.firstFailure()
+		note("waiting: %s", cmp.Or(waitsFor, fmt.Sprint(failure)))
+		return failure == nil && waitsFor == "", nil
 	})
 	if ctx.Err() != nil {
 		return err
 	}
-	for i := range k.report.Sections {
-		k.show(&k.report.Sections[i])
-	}
+	k.show(k.report.Findings)
 	return failure
 }
 
@@ -122,7 +122,10 @@ const interval = 2 * time.Second
 
 // look runs the checks once.
 func (k *checkCommand) look(ctx context.Context) (err error) {
-	k.ForgetSettings()
+	k.SurveyAgain()
+	if k.survey, err = k.Survey(); err != nil {
+		return err
+	}
 	if k.settings, err = k.Settings(ctx); err != nil {
 		return err
 	}
@@ -130,11 +133,9 @@ func (k *checkCommand) look(ctx context.Context) (err error) {
 	k.redactor.name("namespace", k.namespace)
 	k.redactor.name("namespace", k.installTo)
 	k.redactor.name("serviceaccount", k.serviceAccount)
-	version, err := k.client.Discovery().ServerVersion()
-	if err != nil {
-		return fmt.Errorf("version of the API server: %w", err)
+	if err := k.cluster(ctx); err != nil {
+		return err
 	}
-	k.add("cluster", Version(version.GitVersion))
 	if k.pre {
 		k.beforeInstall(ctx)
 		return nil
@@ -145,74 +146,41 @@ func (k *checkCommand) look(ctx context.Context) (err error) {
 	return k.installed(ctx)
 }
 
-// add adds a section to the report, and shows it to people at once unless the checks may
-// be repeated.
-func (k *checkCommand) add(name string, lines ...probe.Line) {
-	for i := range lines {
-		lines[i].Text, lines[i].Fix, lines[i].Missing = k.redactor.text(lines[i].Text), k.redactor.text(lines[i].Fix), k.redactor.text(lines[i].Missing)
+// add adds findings about a part to the report, and shows them to people at once unless the checks
+// may be repeated.
+func (k *checkCommand) add(about string, found ...finding.Finding) {
+	for i := range found {
+		found[i].About = about
+		found[i].Text, found[i].Fix = k.redactor.text(found[i].Text), k.redactor.text(found[i].Fix)
 	}
-	k.report.Sections = append(k.report.Sections, probe.Section{Name: name, Lines: lines})
+	k.report.Findings = append(k.report.Findings, found...)
 	if k.wait == 0 {
-		k.show(&k.report.Sections[len(k.report.Sections)-1])
+		k.show(found)
 	}
 }
 
-// show shows a section to people.
-func (k *checkCommand) show(section *probe.Section) {
-	if k.Format != command.OutputTable {
-		return
+// show shows findings to people.
+func (k *checkCommand) show(found []finding.Finding) {
+	if k.Format == command.OutputTable {
+		finding.PrintSections(k.page, found)
 	}
-	k.page.Line("%s", k.page.Style(command.Title, section.Name))
-	for _, line := range section.Lines {
-		k.page.Marked(styles[line.Status], line.Text)
-		if line.Fix != "" {
-			k.page.Text(4, "", line.Fix)
-		}
-		if line.Link != "" {
-			k.page.Line("    %s", k.page.Style(command.Faint, line.Link))
-		}
-		k.page.Lines(line.Commands) // not indented: the end of a here-document must not be
-	}
-	k.page.Line("")
 }
 
-// styles are the styles of the lines.
-var styles = map[probe.Status]string{
-	probe.OK: command.Good, probe.Warning: command.Warn, probe.Failed: command.Bad, probe.Skipped: command.Unknown, probe.NotApplicable: command.Faint,
+// report is the result of the command.
+type report struct {
+	Findings []finding.Finding `json:"findings"`
+	Summary  finding.Summary   `json:"summary"`
 }
 
-// checkReport is a report that can be printed.
-type checkReport struct{ probe.Report }
-
-// firstFailure returns the text of the first check that failed, or the error.
-func (r *checkReport) firstFailure(err error) string {
-	for _, section := range r.Sections {
-		for _, line := range section.Lines {
-			if line.Status == probe.Failed {
-				return line.Text
-			}
+// firstFailure returns the text of the first check that failed, if any.
+func (r *report) firstFailure() string {
+	for i := range r.Findings {
+		if r.Findings[i].Status == finding.Failed {
+			return r.Findings[i].Text
 		}
 	}
-	return fmt.Sprint(cmp.Or(err, errors.New("no check failed")))
+	return ""
 }
 
-// Print writes the summary: the sections were written as they came.
-func (r *checkReport) Print(p *command.Page) {
-	style, summary := command.Good, "no check failed"
-	failed, skipped, warnings := r.Summary[probe.Failed], r.Summary[probe.Skipped], r.Summary[probe.Warning]
-	switch {
-	case failed > 0:
-		style, summary = command.Bad, fmt.Sprintf("failed: %d", failed)
-	case skipped > 0:
-		style, summary = command.Unknown, "no check failed, but not all could run"
-	case warnings > 0:
-		style = command.Warn
-	}
-	if skipped > 0 {
-		summary += fmt.Sprintf(", skipped: %d", skipped)
-	}
-	if failed+skipped+warnings > 0 {
-		summary += fmt.Sprintf(", warnings: %d", warnings)
-	}
-	p.Text(0, style, summary)
-}
+// Print writes the summary: the findings were written as they came.
+func (r *report) Print(p *command.Page) { r.Summary.Print(p) }

@@ -4,7 +4,6 @@
 package check
 
 import (
-	"bytes"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -35,10 +34,14 @@ import (
 	"k8s.io/client-go/rest"
 	certutil "k8s.io/client-go/util/cert"
 
+	"github.com/lanyard-dev/lanyard/internal/cli/ask"
 	"github.com/lanyard-dev/lanyard/internal/cli/cloud"
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
-	"github.com/lanyard-dev/lanyard/internal/probe"
+	"github.com/lanyard-dev/lanyard/internal/cli/finding"
+	"github.com/lanyard-dev/lanyard/internal/cli/survey"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/pkg/mutate/injected"
 	"github.com/lanyard-dev/lanyard/policies"
 	"github.com/lanyard-dev/lanyard/test/support/controlplane"
 	"github.com/lanyard-dev/lanyard/test/support/webhook"
@@ -91,8 +94,12 @@ func healthy(t *testing.T) *damaged {
 }
 
 // lines judges everything.
-func (c *damaged) lines(now time.Time) []probe.Line {
-	lines := append(Registration(c.mutating, c.validating, nil), Certificates(c.mutating, c.validating, now)...)
+func (c *damaged) lines(now time.Time) []finding.Finding {
+	var validating []admissionregistrationv1.ValidatingWebhookConfiguration
+	if c.validating != nil {
+		validating = append(validating, *c.validating)
+	}
+	lines := append(Registration(c.mutating, validating, nil), Certificates(c.mutating, c.validating, now)...)
 	return append(append(lines, Guard(c.mutating, c.policies)), Fences(c.mutating, c.policies, c.selfManaged, c.unread)...)
 }
 
@@ -116,16 +123,23 @@ func TestWhatIsWrongWithAnInstallation(t *testing.T) {
 			func(c *damaged) { c.mutating.Webhooks[0].ClientConfig.CABundle = nil }, 0,
 			[]string{"failed: webhook pods.lanyard.dev: caBundle: it is empty"},
 		},
+		// U23 of the review of users: four findings with one cause.
+		"all of them are empty": {
+			func(c *damaged) {
+				for i := range c.mutating.Webhooks {
+					c.mutating.Webhooks[i].ClientConfig.CABundle = nil
+				}
+				c.validating.Webhooks[0].ClientConfig.CABundle = nil
+			}, 0,
+			[]string{"failed: webhooks pods.lanyard.dev, serviceaccounts.lanyard.dev, probe.lanyard.dev, serviceaccounts.lanyard.dev (validating): caBundle: it is empty"},
+		},
 		"the caBundle of the validating webhook is no certificate": {
 			func(c *damaged) { c.validating.Webhooks[0].ClientConfig.CABundle = []byte("x") }, 0,
 			[]string{"failed: webhook serviceaccounts.lanyard.dev (validating): caBundle: it has no certificate in the form PEM"},
 		},
 		"the CA expired": {
 			func(*damaged) {}, 100 * 365 * 24 * time.Hour,
-			[]string{
-				"failed: webhook pods.lanyard.dev: caBundle: the last CA expired at 2", "failed: webhook serviceaccounts.lanyard.dev: caBundle: the last CA expired at 2",
-				"failed: webhook probe.lanyard.dev: caBundle: the last CA expired at 2", "failed: webhook serviceaccounts.lanyard.dev (validating): caBundle: the last CA expired at 2",
-			},
+			[]string{"failed: webhooks pods.lanyard.dev, serviceaccounts.lanyard.dev, probe.lanyard.dev, serviceaccounts.lanyard.dev (validating): caBundle: the last CA expired at 2"},
 		},
 		"the guard is missing, and pods are not": {
 			func(c *damaged) { delete(c.policies.Policies, "lanyard-guard-pods") }, 0,
@@ -161,7 +175,7 @@ func TestWhatIsWrongWithAnInstallation(t *testing.T) {
 		},
 		"the fence around the webhook configurations is missing": {
 			func(c *damaged) { delete(c.policies.Policies, "lanyard-guard-registration") }, 0,
-			[]string{"warning: ValidatingAdmissionPolicy lanyard-guard-registration does not exist: who has the webhook's token can change its webhook configurations"},
+			[]string{"warning: ValidatingAdmissionPolicy lanyard-guard-registration does not exist: anyone with the webhook's token can change its webhook configurations"},
 		},
 		"that fence is missing, and the webhook may not write them": {
 			func(c *damaged) {
@@ -219,15 +233,15 @@ func TestWhatIsWrongWithAnInstallation(t *testing.T) {
 }
 
 // expect compares the lines that are not ok.
-func expect(t *testing.T, lines []probe.Line, want []string) {
+func expect(t *testing.T, lines []finding.Finding, want []string) {
 	t.Helper()
 	var got []string
 	for _, line := range lines {
-		if line.Status != probe.OK {
+		if line.Status != finding.OK {
 			got = append(got, string(line.Status)+": "+line.Text)
 		}
-		if line.Status != probe.OK && line.Status != probe.Skipped && line.Fix == "" {
-			t.Errorf("%q does not say what to do", line.Text)
+		if fine := line.Status == finding.OK || line.Status == finding.NotApplicable; fine != (line.Fix == "") {
+			t.Errorf("%q has the next step %q", line.Text, line.Fix)
 		}
 	}
 	if len(lines) == 0 || len(got) != len(want) {
@@ -247,7 +261,7 @@ func TestWhichFencesAreNeededIsReadInTheCluster(t *testing.T) {
 		argument string
 		want     []string
 	}{
-		"the arguments of deploy/base": {"", []string{"warning: ValidatingAdmissionPolicy lanyard-guard-registration does not exist: who"}},
+		"the arguments of deploy/base": {"", []string{"warning: ValidatingAdmissionPolicy lanyard-guard-registration does not exist: anyone"}},
 		"the certificate is in files":  {"--certificate-source=files", nil},
 		"an argument with a mistake":   {"--v=x", []string{"warning: ValidatingAdmissionPolicy lanyard-guard-registration does not exist, and it is not known whether it is needed: deployment lanyard-system/lanyard-webhook: "}},
 	} {
@@ -267,7 +281,7 @@ func TestWhichFencesAreNeededIsReadInTheCluster(t *testing.T) {
 		}
 		c := healthy(t)
 		delete(c.policies.Policies, "lanyard-guard-registration")
-		k := &checkCommand{client: fake.NewClientset(objects...)}
+		k := &checkCommand{survey: survey.New(fake.NewClientset(objects...))}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			expect(t, k.fences(t.Context(), c.mutating, c.policies), test.want)
@@ -322,9 +336,9 @@ func TestTheCAThatExpiresFirst(t *testing.T) {
 
 func TestVersions(t *testing.T) {
 	t.Parallel()
-	for version, want := range map[string]probe.Status{
-		"v1.36.3": probe.OK, "v1.30.0": probe.OK, "v1.31.1-eks-abc": probe.OK, "v1.33.2+k3s1": probe.OK,
-		"v1.29.9": probe.Warning, "v1.29.0": probe.Warning, "v1.28.15": probe.Failed, "latest": probe.Skipped,
+	for version, want := range map[string]finding.Status{
+		"v1.36.3": finding.OK, "v1.30.0": finding.OK, "v1.31.1-eks-abc": finding.OK, "v1.33.2+k3s1": finding.OK,
+		"v1.29.9": finding.Warning, "v1.29.0": finding.Warning, "v1.28.15": finding.Failed, "latest": finding.Skipped,
 	} {
 		if got := Version(version); got.Status != want {
 			t.Errorf("%s: got %v, want %s", version, got, want)
@@ -361,7 +375,7 @@ func TestReplicas(t *testing.T) {
 			if test.want != "" {
 				want = []string{test.want}
 			}
-			expect(t, []probe.Line{Replicas("s/n", test.pods)}, want)
+			expect(t, []finding.Finding{Replicas("s", "n", "d", test.pods)}, want)
 		})
 	}
 }
@@ -376,9 +390,9 @@ func TestPodsThatEndedAreNotReplicas(t *testing.T) {
 	pods[0].Status = corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Evicted"}
 	pods[1].Status = corev1.PodStatus{Phase: corev1.PodSucceeded}
 	pods[2].DeletionTimestamp = &metav1.Time{}
-	expect(t, []probe.Line{Replicas("s/n", pods)}, nil)
-	expect(t, []probe.Line{Replicas("s/n", pods[:4])}, []string{"warning: Service s/n has 1 ready replica, of 1"})
-	expect(t, []probe.Line{Replicas("s/n", pods[:3])}, []string{"failed: Service s/n has no pods"})
+	expect(t, []finding.Finding{Replicas("s", "n", "d", pods)}, nil)
+	expect(t, []finding.Finding{Replicas("s", "n", "d", pods[:4])}, []string{"warning: Service s/n has 1 ready replica, of 1"})
+	expect(t, []finding.Finding{Replicas("s", "n", "d", pods[:3])}, []string{"failed: Service s/n has no pods"})
 }
 
 func TestValidatingConfigurationsThatCannotBeRead(t *testing.T) {
@@ -393,7 +407,7 @@ func TestValidatingConfigurationsThatCannotBeRead(t *testing.T) {
 func TestSettingsThatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	forbidden := apierrors.NewForbidden(schema.GroupResource{}, "", errors.New(`User "a" cannot get resource "services" in API group "" in the namespace "l"`))
-	expect(t, []probe.Line{Unread(forbidden), Unread(errors.New("the webhook runs outside of the cluster"))}, []string{
+	expect(t, []finding.Finding{Unread(forbidden), Unread(errors.New("the webhook runs outside of the cluster"))}, []string{
 		"skipped: the settings of the webhook cannot be read, so that the built-in defaults are used: you may not get services in the namespace l",
 		"warning: the settings of the webhook cannot be read, so that the built-in defaults are used: the webhook runs outside of the cluster",
 	})
@@ -401,20 +415,20 @@ func TestSettingsThatCannotBeRead(t *testing.T) {
 
 func TestAttempts(t *testing.T) {
 	t.Parallel()
-	good, skipped := probe.Passed("called"), probe.Skip("", "lost")
-	bad := probe.Fail("x", "install/README.md", "the API server cannot call the webhook: timeout")
+	good, skipped := finding.Passed("called"), finding.Finding{Status: finding.Skipped, Text: "lost"}
+	bad := finding.Finding{Status: finding.Failed, Text: "the API server cannot call the webhook: timeout"}
 	for name, test := range map[string]struct {
-		lines   []probe.Line
+		lines   []finding.Finding
 		servers int
 		want    string
 	}{
-		"one":                {[]probe.Line{good}, 0, "ok: called"},
-		"one of several":     {[]probe.Line{good}, 3, "ok: called"},
-		"all called":         {[]probe.Line{good, good}, 2, "ok: the API server can call the webhook: it did in 2 of 2 dry runs, each over its own connection to one of 2 API servers"},
-		"one fails":          {[]probe.Line{good, bad, good}, 0, "failed: the webhook was called in 2 of 3 dry runs, each over its own connection: the API server cannot call the webhook: timeout"},
-		"the first fails":    {[]probe.Line{bad, good}, 0, "failed: the webhook was called in 1 of 2 dry runs"},
-		"all fail":           {[]probe.Line{bad, bad}, 2, "failed: the API server cannot call the webhook: timeout"},
-		"a connection fails": {[]probe.Line{good, skipped}, 0, "ok: the API server can call the webhook: it did in 1 of 2 dry runs"},
+		"one":                {[]finding.Finding{good}, 0, "ok: called"},
+		"one of several":     {[]finding.Finding{good}, 3, "ok: called"},
+		"all called":         {[]finding.Finding{good, good}, 2, "ok: the API server can call the webhook: it did in 2 of 2 dry runs, each over its own connection to one of 2 API servers"},
+		"one fails":          {[]finding.Finding{good, bad, good}, 0, "failed: the webhook was called in 2 of 3 dry runs, each over its own connection: the API server cannot call the webhook: timeout"},
+		"the first fails":    {[]finding.Finding{bad, good}, 0, "failed: the webhook was called in 1 of 2 dry runs"},
+		"all fail":           {[]finding.Finding{bad, bad}, 2, "failed: the API server cannot call the webhook: timeout"},
+		"a connection fails": {[]finding.Finding{good, skipped}, 0, "ok: the API server can call the webhook: it did in 1 of 2 dry runs"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -423,26 +437,6 @@ func TestAttempts(t *testing.T) {
 				t.Errorf("got %q, want %q", text, test.want)
 			}
 		})
-	}
-}
-
-// A check that could not run is never hidden behind the summary.
-func TestSummaries(t *testing.T) {
-	t.Parallel()
-	for want, lines := range map[string][]probe.Line{
-		"no check failed":              {probe.Passed("x"), probe.DoesNotApply("x")},
-		"no check failed, warnings: 1": {probe.Warn("", "", "x")},
-		"no check failed, but not all could run, skipped: 1, warnings: 0": {probe.Passed("x"), probe.Skip("", "x")},
-		"failed: 1, warnings: 0":             {probe.Fail("", "", "x"), probe.Passed("x")},
-		"failed: 1, skipped: 2, warnings: 1": {probe.Fail("", "", "x"), probe.Skip("", "x"), probe.Skip("", "x"), probe.Warn("", "", "x")},
-	} {
-		report := checkReport{probe.Report{Sections: []probe.Section{{Lines: lines}}}}
-		report.Summarize()
-		var out bytes.Buffer
-		report.Print(&command.Page{W: &out})
-		if out.String() != want+"\n" {
-			t.Errorf("got %q, want %q", out.String(), want)
-		}
 	}
 }
 
@@ -512,8 +506,8 @@ func TestPeers(t *testing.T) {
 // The first steps of a switch leave the guard off: the other webhook gives credentials.
 func TestAGuardThatIsOffDuringASwitchIsNoFailure(t *testing.T) {
 	t.Parallel()
-	for status, want := range map[probe.Status]probe.Status{probe.Failed: probe.Warning, probe.OK: probe.OK, probe.Skipped: probe.Skipped} {
-		if got := DuringSwitch(probe.Line{Status: status}); got.Status != want {
+	for status, want := range map[finding.Status]finding.Status{finding.Failed: finding.Warning, finding.OK: finding.OK, finding.Skipped: finding.Skipped} {
+		if got := DuringSwitch(finding.Finding{Status: status}); got.Status != want {
 			t.Errorf("%s: got %s, want %s", status, got.Status, want)
 		}
 	}
@@ -537,7 +531,7 @@ func TestIssuers(t *testing.T) {
 
 func TestRights(t *testing.T) {
 	t.Parallel()
-	expect(t, []probe.Line{noRight("deployments.apps", "lanyard-system"), noRight("clusterroles.rbac.authorization.k8s.io", "")}, []string{
+	expect(t, []finding.Finding{noRight("deployments.apps", "lanyard-system"), noRight("clusterroles.rbac.authorization.k8s.io", "")}, []string{
 		"failed: you may not create deployments.apps in the namespace lanyard-system", "failed: you may not create clusterroles.rbac.authorization.k8s.io",
 	})
 }
@@ -546,16 +540,28 @@ func TestRights(t *testing.T) {
 func TestNumberOfInstallations(t *testing.T) {
 	t.Parallel()
 	one := healthy(t).mutating
-	expect(t, []probe.Line{NotOne(nil)}, []string{"failed: Lanyard is not installed"})
-	expect(t, []probe.Line{NotOne([]*admissionregistrationv1.MutatingWebhookConfiguration{one, one})}, []string{"failed: Lanyard is installed 2 times: MutatingWebhookConfigurations lanyard, lanyard"})
+	two := one.DeepCopy()
+	two.Name = "second"
+	expect(t, []finding.Finding{Absent()}, []string{"failed: Lanyard is not installed"})
+	several := Several(&survey.Installation{Registrations: []*admissionregistrationv1.MutatingWebhookConfiguration{one, two}, Ready: []int{2, -1}})
+	expect(t, []finding.Finding{several}, []string{"failed: Lanyard is installed 2 times: MutatingWebhookConfigurations lanyard (2 ready replicas), second (replicas unknown)"})
+	if want := "Keep lanyard, and remove the other: kubectl delete mutatingwebhookconfiguration/second validatingwebhookconfiguration/second"; several.Fix != want {
+		t.Errorf("got the next step %q, want %q", several.Fix, want)
+	}
+	several = Several(&survey.Installation{Registrations: []*admissionregistrationv1.MutatingWebhookConfiguration{one, two}, Ready: []int{2, 2}})
+	if want := "Decide which one to keep. To remove all but lanyard: kubectl delete "; !strings.HasPrefix(several.Fix, want) {
+		t.Errorf("got the next step %q for two that serve, want %q", several.Fix, want)
+	}
 	expect(t, Installed([]*admissionregistrationv1.MutatingWebhookConfiguration{one}), []string{"warning: Lanyard is installed already: MutatingWebhookConfiguration lanyard"})
-	expect(t, []probe.Line{Unguarded("", 0, "", true)}, nil)
-	expect(t, []probe.Line{Unguarded("", 2, "n/a", false)}, []string{"warning: 2 ServiceAccounts need credentials but lack the guard's label, such as n/a"})
-	expect(t, []probe.Line{Unguarded("n", 2, "n/a", false), Outdated("", 0, 0), Outdated("n", 2, 1), Outdated("", 0, 1)}, []string{
-		"warning: 2 ServiceAccounts in the namespace n need credentials but lack the guard's label, such as n/a",
+	expect(t, []finding.Finding{Unguarded("", 0, "", true)}, nil)
+	expect(t, []finding.Finding{Unguarded("", 2, "n/a", false)}, []string{"warning: 2 ServiceAccounts need credentials but lack the guard's label, such as n/a"})
+	expect(t, []finding.Finding{Unguarded("n", 2, "n/a", false)}, []string{"warning: 2 ServiceAccounts in the namespace n need credentials but lack the guard's label, such as n/a"})
+	expect(t, Pods("", map[injected.State]int{injected.Current: 5}), nil)
+	expect(t, Pods("n", map[injected.State]int{injected.Stale: 2, injected.Without: 1, ask.Shadowed: 2}), []string{
 		"warning: 3 pods in the namespace n must be replaced: 2 stale, 1 without credentials",
-		"warning: 1 pod must be replaced: 0 stale, 1 without credentials",
+		"warning: SDKs may ignore the credentials of 2 pods in the namespace n, because of variables in their containers",
 	})
+	expect(t, Pods("", map[injected.State]int{injected.Without: 1}), []string{"warning: 1 pod must be replaced: 0 stale, 1 without credentials"})
 	if cluster.Entry(one, cluster.PodWebhook) == nil {
 		t.Error("the configuration has no webhook for pods")
 	}
@@ -565,7 +571,7 @@ func TestNumberOfInstallations(t *testing.T) {
 func TestLinks(t *testing.T) {
 	t.Parallel()
 	var source []byte
-	for _, file := range []string{"check.go", "check_command.go", "read.go", "../../probe/probe.go"} {
+	for _, file := range []string{"check.go", "check_command.go", "read.go", "../status/lister.go", "../../probe/probe.go"} {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
@@ -595,6 +601,73 @@ func TestLinks(t *testing.T) {
 	}
 }
 
+// The policies of an installation that is gone deny pods, and nothing injects them.
+func TestLeftovers(t *testing.T) {
+	t.Parallel()
+	guard := []survey.Leftover{{Kind: "validatingadmissionpolicybinding", Name: "old-guard-pods", DeniesPods: true}, {Kind: "validatingadmissionpolicybinding", Name: "old-guard-marks"}}
+	const remove = "kubectl delete validatingadmissionpolicybinding/old-guard-pods validatingadmissionpolicybinding/old-guard-marks"
+	for sentence, test := range map[string]struct {
+		left  []survey.Leftover
+		alone bool
+		want  string
+		fix   string
+	}{
+		"a guard, and nothing injects":        {guard, true, "failed: the guard of an installation that is gone still denies pods: ValidatingAdmissionPolicyBindings old-guard-pods, old-guard-marks", "Remove it, or install Lanyard again: " + remove},
+		"a guard beside another installation": {guard, false, "warning: an installation that is gone has left policies: ", "Remove them: " + remove},
+		"only a fence":                        {guard[1:], true, "warning: an installation that is gone has left policies: ", "Remove them: kubectl delete validatingadmissionpolicybinding/old-guard-marks"},
+	} {
+		found := Leftovers(test.left, test.alone)
+		expect(t, found, []string{test.want})
+		if found[0].Fix != test.fix {
+			t.Errorf("%s: got %q, want %q", sentence, found[0].Fix, test.fix)
+		}
+	}
+	if found := Leftovers(nil, true); found != nil {
+		t.Errorf("got %v without leftovers", found)
+	}
+}
+
+func TestClocks(t *testing.T) {
+	t.Parallel()
+	for sentence, test := range map[string]struct {
+		here  time.Duration
+		nodes map[string]time.Duration
+		want  []string
+	}{
+		"all the same":        {0, map[string]time.Duration{"a": time.Second, "b": -2 * time.Second}, nil},
+		"no node":             {29 * time.Second, nil, nil},
+		"this machine":        {-5 * time.Minute, map[string]time.Duration{"a": 0}, []string{"warning: the clock of this machine is 5m0s behind that of the API server"}},
+		"this machine, ahead": {31 * time.Second, nil, []string{"warning: the clock of this machine is 31s ahead of that of the API server"}},
+		"two of three nodes":  {0, map[string]time.Duration{"b": time.Hour, "a": -time.Hour, "c": 0}, []string{"warning: the clocks of nodes differ from that of the API server: a (1h0m0s behind), b (1h0m0s ahead)"}},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			t.Parallel()
+			expect(t, Clocks(test.here, test.nodes), test.want)
+		})
+	}
+}
+
+func TestTheClockOfTheAPIServer(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC)
+	date := at.Format(http.TimeFormat)
+	for sentence, test := range map[string]struct {
+		date          string
+		before, after time.Duration
+		want          time.Duration
+	}{
+		"the same second":     {date, 100 * time.Millisecond, 900 * time.Millisecond, 0},
+		"a slow response":     {date, -10 * time.Second, 10 * time.Second, 0},
+		"this machine ahead":  {date, time.Minute, 61 * time.Second, time.Minute},
+		"this machine behind": {date, -2 * time.Minute, -time.Minute, -time.Minute},
+		"no header":           {"", time.Hour, time.Hour, 0},
+	} {
+		if got := skewOfDate(test.date, at.Add(test.before), at.Add(test.after)); got != test.want {
+			t.Errorf("%s: got %s, want %s", sentence, got, test.want)
+		}
+	}
+}
+
 func TestTheFencesOfPolicies(t *testing.T) {
 	t.Parallel()
 	objects, err := webhook.ReadManifest("../../../deploy/policies/policies.yaml")
@@ -606,7 +679,7 @@ func TestTheFencesOfPolicies(t *testing.T) {
 		all = append(all, object)
 	}
 	client := fake.NewClientset(all...)
-	injecting, err := cluster.ReadInjecting(t.Context(), client)
+	injecting, err := survey.New(client).Injecting(t.Context())
 	if err != nil || injecting == nil || injecting.Problem != "" {
 		t.Fatalf("got %+v and error %v, want policies that inject", injecting, err)
 	}
@@ -640,7 +713,7 @@ func TestPoliciesReserveTheIssuer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			expect(t, append([]probe.Line{probe.Passed("the issuer is public")}, ReservedIssuer(test.policies, test.issuer)...), test.want)
+			expect(t, append([]finding.Finding{finding.Passed("the issuer is public")}, ReservedIssuer(test.policies, test.issuer)...), test.want)
 		})
 	}
 }
@@ -660,8 +733,8 @@ func TestTheIssuerOfTheClusterIsCompared(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	k := &checkCommand{CLI: &command.CLI{}, client: client, wait: time.Minute}
-	k.Webhook.Policies = &cluster.Injecting{}
+	injecting := &admissionregistrationv1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "lanyard-inject-pods", Annotations: map[string]string{annotations.PoliciesSource: "{}"}}}
+	k := &checkCommand{CLI: &command.CLI{}, client: client, survey: survey.New(fake.NewClientset(injecting)), wait: time.Minute}
 	k.issuer(t.Context())
-	expect(t, k.report.Sections[0].Lines, []string{"warning: the issuer " + issuer + " is not public", "failed: a ServiceAccount can ask for tokens that are valid for the API server"})
+	expect(t, k.report.Findings, []string{"warning: the issuer " + issuer + " is not public", "failed: a ServiceAccount can ask for tokens that are valid for the API server"})
 }

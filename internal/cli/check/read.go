@@ -6,6 +6,9 @@ package check
 import (
 	"cmp"
 	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
 	"maps"
 	"net"
 	"net/http"
@@ -18,156 +21,259 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/labels"
+	apiversion "k8s.io/apimachinery/pkg/version"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/lanyard-dev/lanyard/internal/cli/ask"
 	"github.com/lanyard-dev/lanyard/internal/cli/cloud"
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
+	"github.com/lanyard-dev/lanyard/internal/cli/finding"
 	"github.com/lanyard-dev/lanyard/internal/cli/status"
+	"github.com/lanyard-dev/lanyard/internal/cli/survey"
 	"github.com/lanyard-dev/lanyard/internal/probe"
 	"github.com/lanyard-dev/lanyard/pkg/mutate/injected"
 )
 
+// cluster checks the version of the API server, and the clocks.
+func (k *checkCommand) cluster(ctx context.Context) error {
+	version, skew, err := k.version(ctx)
+	if err != nil {
+		return fmt.Errorf("version of the API server: %w", err)
+	}
+	found := []finding.Finding{Version(version)}
+	if !k.exchange {
+		found = append(found, Clocks(skew, k.clocksOfNodes(ctx))...)
+	}
+	k.add("cluster", found...)
+	return nil
+}
+
+// version returns the version of the API server, and how far the clock of this machine is ahead of
+// its clock.
+func (k *checkCommand) version(ctx context.Context) (version string, skew time.Duration, err error) {
+	config, err := k.Config()
+	if err != nil {
+		return "", 0, err
+	}
+	before, date := time.Now(), ""
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(r *http.Request) (*http.Response, error) {
+			response, err := next.RoundTrip(r)
+			if err == nil {
+				date = response.Header.Get("Date")
+			}
+			return response, err
+		})
+	})
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return "", 0, err
+	}
+	text, err := client.Discovery().RESTClient().Get().AbsPath("/version").Do(ctx).Raw()
+	info := new(apiversion.Info)
+	if err == nil {
+		err = json.Unmarshal(text, info)
+	}
+	if err != nil {
+		return "", 0, err
+	}
+	return info.GitVersion, skewOfDate(date, before, time.Now()), nil
+}
+
+// skewOfDate returns how far a clock is ahead of the clock of a server, by the header Date of its
+// response; 0 without the header. It has full seconds, and was written between the two times.
+func skewOfDate(date string, before, after time.Time) time.Duration {
+	at, err := http.ParseTime(date)
+	switch {
+	case err != nil:
+		return 0
+	case at.After(after):
+		return after.Sub(at)
+	case at.Add(time.Second).Before(before):
+		return before.Sub(at)
+	}
+	return 0
+}
+
+// roundTripper is an http.RoundTripper that is a function.
+type roundTripper func(*http.Request) (*http.Response, error)
+
+// RoundTrip implements http.RoundTripper.
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// clocksOfNodes returns how far the clocks of nodes are ahead of the clock of the API server. A
+// kubelet writes its own time into its lease, and the API server writes its time beside it. There
+// are no nodes in the result if the user may not read leases.
+func (k *checkCommand) clocksOfNodes(ctx context.Context) map[string]time.Duration {
+	nodes := map[string]time.Duration{}
+	leases, err := k.client.CoordinationV1().Leases("kube-node-lease").List(ctx, metav1.ListOptions{Limit: maxNodes})
+	if err != nil {
+		return nil
+	}
+	for i := range leases.Items {
+		lease := &leases.Items[i]
+		for _, entry := range lease.ManagedFields {
+			if entry.Manager == "kubelet" && entry.Time != nil && lease.Spec.RenewTime != nil {
+				nodes[lease.Name] = lease.Spec.RenewTime.Sub(entry.Time.Time)
+			}
+		}
+	}
+	return nodes
+}
+
+// maxNodes is how many nodes are enough to find a clock that is wrong.
+const maxNodes = 500
+
 // beforeInstall checks a cluster that Lanyard is to be installed in.
 func (k *checkCommand) beforeInstall(ctx context.Context) {
 	k.add("rights", k.rights(ctx)...)
-	if all, err := command.Configurations(ctx, k.client); err != nil {
-		k.add("other webhooks", probe.Unreadable("webhook configurations", err))
+	if all, err := k.survey.Configurations(ctx); err != nil {
+		k.add("other webhooks", finding.Unreadable("webhook configurations", err))
 	} else {
 		peers, _ := Peers(all, "lanyard", nil) // the name that the manifests and the chart have
 		k.add("other webhooks", append(Installed(cluster.Find(all)), peers...)...)
+	}
+	if left, err := k.survey.Leftovers(ctx); err == nil && len(left) > 0 {
+		k.add("leftovers", Leftovers(left, true)...)
 	}
 	k.issuer(ctx)
 }
 
 // installed checks an installation. Each part is checked that can be read.
 func (k *checkCommand) installed(ctx context.Context) error {
-	all, err := command.Configurations(ctx, k.client)
-	found := cluster.Find(all)
-	if len(found) == 0 { // otherwise, k.Settings has read them
-		err = cmp.Or(err, k.ReadPolicies(ctx, k.client, nil))
-	}
-	policies := err == nil && len(found) == 0 && k.Webhook.Policies != nil
-	if err == nil && len(found) == 0 && !policies {
-		k.add("registration", NotOne(found))
-		k.issuer(ctx)
-		if k.serviceAccount != "" {
-			k.add("dry run", probe.Skip("Install Lanyard first.", "pods of ServiceAccount %s/%s were not tried: Lanyard is not installed", k.namespace, k.serviceAccount))
-		}
+	installation, err := k.survey.Installation(ctx)
+	if err == nil && installation.Absent() {
+		k.absent(ctx)
 		return nil
 	}
-	var mutating *admissionregistrationv1.MutatingWebhookConfiguration
-	if len(found) == 1 {
-		mutating = found[0]
-	}
-	s := k.survey(ctx, mutating)
-	s.byPolicies = policies
-	if k.Webhook.Policies != nil {
-		k.add("policies", Injecting(k.Webhook.Policies, k.Webhook.InjectedBy))
+	accounts := k.readAccounts(ctx, installation)
+	if installation != nil && installation.Policies != nil {
+		k.add("policies", Injecting(installation.Policies, installation.InjectedBy()))
 	}
 	switch {
-	case mutating != nil:
-		k.parts(ctx, all, mutating, s)
-	case policies:
-		k.add("fences", PolicyFences(k.Webhook.Policies)...)
-		k.add("ServiceAccounts", s.lines()...)
+	case err != nil:
+		unreadable := finding.Unreadable("webhook configurations", err)
+		unreadable.Text += "; the replicas, the certificate, the guard and the fences were not checked"
+		k.add("registration", unreadable)
+		k.add("ServiceAccounts", accounts.findings()...)
+	case len(installation.Registrations) == 0:
+		k.add("fences", PolicyFences(installation.Policies)...)
+		k.add("ServiceAccounts", accounts.findings()...)
 	default:
-		line := NotOne(found)
-		if err != nil {
-			line = probe.Unreadable("webhook configurations", err)
+		if len(installation.Registrations) > 1 {
+			k.add("installations", Several(installation))
 		}
-		k.add("registration", line)
-		for _, part := range []string{"replicas", "certificate", "guard", "fences"} {
-			k.add(part, probe.Skip("", "the %s cannot be checked without one webhook configuration that can be read", part))
+		for i, registration := range installation.Registrations {
+			k.parts(ctx, registration, i == 0, len(installation.Registrations) > 1)
 		}
-		k.add("ServiceAccounts", s.lines()...)
+		k.add("ServiceAccounts", accounts.findings()...)
+	}
+	if left, err := k.survey.Leftovers(ctx); err == nil && len(left) > 0 {
+		k.add("leftovers", Leftovers(left, false)...)
 	}
 	k.issuer(ctx)
 	config, err := k.Config()
 	if err != nil {
 		return err
 	}
-	asker, err := ask.New(config, k.settings, ask.Options{Registration: mutating, Unread: k.Webhook.Unread})
+	asker, err := ask.New(config, k.settings, ask.Options{Registration: installation.Registration(), Unread: k.Webhook.Unread})
 	if err != nil {
 		return err
 	}
-	k.pods(ctx, s)
-	k.dryRuns(ctx, asker, mutating, s)
+	k.pods(ctx, accounts)
+	k.dryRuns(ctx, asker, installation.Registration(), accounts)
 	return nil
 }
 
-// parts checks the objects of an installation.
-func (k *checkCommand) parts(ctx context.Context, all []admissionregistrationv1.MutatingWebhookConfiguration, mutating *admissionregistrationv1.MutatingWebhookConfiguration, s *survey) {
-	validating, err := k.client.AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(ctx, mutating.Name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		validating, err = nil, nil
+// absent reports that nothing is installed, and what denies pods nevertheless.
+func (k *checkCommand) absent(ctx context.Context) {
+	left, err := k.survey.Leftovers(ctx)
+	found := append(Leftovers(left, true), Absent())
+	if err != nil {
+		found = append(found, finding.Unreadable("the policies of an earlier installation", err))
 	}
-	k.add("replicas", k.replicas(ctx, mutating))
-	k.add("certificate", Certificates(mutating, validating, time.Now())...)
-	peers, switching := Peers(all, mutating.Name, k.settings.Peers)
-	lines := append(Registration(mutating, validating, err), peers...)
-	if err := k.Webhook.Unread; err != nil {
-		lines = append(lines, Unread(err))
+	k.add("registration", found...)
+	k.issuer(ctx)
+	if k.serviceAccount != "" {
+		k.add("dry run", finding.Finding{
+			Status: finding.Skipped, Reason: "not_installed", Text: fmt.Sprintf("pods of ServiceAccount %s/%s were not tried: Lanyard is not installed", k.namespace, k.serviceAccount),
+			Fix: "Install Lanyard first.", Link: page("install/README.md"),
+		})
 	}
-	k.add("registration", lines...)
-	k.policies(ctx, mutating, s, switching)
 }
 
-// replicas checks the pods behind the Service that the API server calls.
-func (k *checkCommand) replicas(ctx context.Context, mutating *admissionregistrationv1.MutatingWebhookConfiguration) probe.Line {
-	config := cluster.Entry(mutating, cluster.PodWebhook).ClientConfig
-	if config.Service == nil {
-		return probe.DoesNotApply("the webhook runs outside of the cluster, at %s", *config.URL)
+// parts checks the objects of an installation. first is true for the installation with the most
+// ready replicas, and named for one of several.
+func (k *checkCommand) parts(ctx context.Context, registration *admissionregistrationv1.MutatingWebhookConfiguration, first, named bool) {
+	of := ""
+	if named {
+		of = " of " + registration.Name
 	}
-	k.redactor.name("namespace", config.Service.Namespace)
-	name := config.Service.Namespace + "/" + config.Service.Name
-	service, err := k.client.CoreV1().Services(config.Service.Namespace).Get(ctx, config.Service.Name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return probe.Fail("Install Lanyard again, or remove its webhook configurations.", "operations/README.md#remove-it", "Service %s does not exist", name)
+	k.add("replicas"+of, k.replicas(ctx, registration))
+	validating, errValidating := k.survey.Validating(ctx)
+	k.add("certificate"+of, Certificates(registration, validatingOf(registration.Name, validating), time.Now())...)
+	found, switching := Registration(registration, validating, errValidating), false
+	if first {
+		var peers []finding.Finding
+		all, _ := k.survey.Configurations(ctx) // registration is one of them
+		peers, switching = Peers(all, registration.Name, k.settings.Peers)
+		if found = append(found, peers...); k.Webhook.Unread != nil {
+			found = append(found, Unread(k.Webhook.Unread))
+		}
 	}
+	k.add("registration"+of, found...)
+	policies, err := k.survey.Policies(ctx)
 	if err != nil {
-		return probe.Unreadable("Service "+name, err)
+		unreadable := finding.Unreadable("the guard", err)
+		unreadable.Text += "; the fences were not checked"
+		k.add("guard"+of, unreadable)
+		return
 	}
-	pods, err := k.client.CoreV1().Pods(service.Namespace).List(ctx, metav1.ListOptions{LabelSelector: labels.SelectorFromSet(service.Spec.Selector).String()})
-	if err != nil {
-		return probe.Unreadable("the pods of Service "+name, err)
-	}
-	return Replicas(name, pods.Items)
-}
-
-// policies checks the guard, its labels and the fences. switching reports whether Lanyard
-// takes over from another webhook.
-func (k *checkCommand) policies(ctx context.Context, mutating *admissionregistrationv1.MutatingWebhookConfiguration, s *survey, switching bool) {
-	names := cluster.GuardPolicies(mutating)
-	for _, fence := range fences {
-		names = append(names, mutating.Name+fence.suffix)
-	}
-	var guard probe.Line
-	var limits []probe.Line
-	switch policies, err := cluster.ReadPolicies(ctx, k.client, names...); {
-	case err == nil:
-		guard, limits = Guard(mutating, policies), k.fences(ctx, mutating, policies)
-	case apierrors.IsNotFound(err):
-		guard, limits = Guard(mutating, nil), []probe.Line{probe.DoesNotApply("this Kubernetes has no fences: they need 1.30")}
-	default:
-		guard, limits = probe.Unreadable("the guard", err), []probe.Line{probe.Unreadable("the fences", err)}
-	}
+	guard := Guard(registration, policies)
 	if switching {
 		guard = DuringSwitch(guard)
 	}
-	k.add("guard", append([]probe.Line{guard}, s.lines()...)...)
-	k.add("fences", limits...)
+	k.add("guard"+of, guard)
+	k.add("fences"+of, k.fences(ctx, registration, policies)...)
+}
+
+// replicas checks the pods behind the Service that the API server calls.
+func (k *checkCommand) replicas(ctx context.Context, registration *admissionregistrationv1.MutatingWebhookConfiguration) finding.Finding {
+	service, err := k.survey.Service(ctx, registration)
+	reference := cluster.Entry(registration, cluster.PodWebhook).ClientConfig
+	switch {
+	case errors.Is(err, survey.ErrOutside):
+		return finding.DoesNotApply("the webhook runs outside of the cluster, at %s", *reference.URL)
+	case apierrors.IsNotFound(err):
+		return finding.Finding{
+			Status: finding.Failed, Reason: "no_service", Text: fmt.Sprintf("Service %s/%s does not exist", reference.Service.Namespace, reference.Service.Name),
+			Fix:  fmt.Sprintf("Install Lanyard again, or remove what is left: kubectl delete mutatingwebhookconfiguration/%[1]s validatingwebhookconfiguration/%[1]s", registration.Name),
+			Link: page("operations/README.md#remove-it"),
+		}
+	case err != nil:
+		return finding.Unreadable("Service "+reference.Service.Namespace+"/"+reference.Service.Name, err)
+	}
+	k.redactor.name("namespace", service.Namespace)
+	pods, err := k.survey.Replicas(ctx, registration)
+	if err != nil {
+		return finding.Unreadable("the pods of Service "+service.Namespace+"/"+service.Name, err)
+	}
+	deployment := ""
+	if found, err := k.survey.Deployment(ctx, registration); err == nil {
+		deployment = found.Name
+	}
+	return Replicas(service.Namespace, service.Name, deployment, pods)
 }
 
 // fences checks the fences. The source of the certificate is an argument of the Deployment; the
 // file of --config does not contain it.
-func (k *checkCommand) fences(ctx context.Context, mutating *admissionregistrationv1.MutatingWebhookConfiguration, policies *cluster.Policies) []probe.Line {
-	webhook, _, err := cluster.Options(ctx, k.client, mutating)
+func (k *checkCommand) fences(ctx context.Context, registration *admissionregistrationv1.MutatingWebhookConfiguration, policies *cluster.Policies) []finding.Finding {
+	webhook, _, err := k.survey.Options(ctx, registration)
 	if err != nil {
-		return Fences(mutating, policies, false, err)
+		return Fences(registration, policies, false, err)
 	}
-	return Fences(mutating, policies, webhook.SelfManaged(), nil)
+	return Fences(registration, policies, webhook.SelfManaged(), nil)
 }
 
 // issuer checks the cluster's issuer, from here as a cloud would.
@@ -175,22 +281,26 @@ func (k *checkCommand) issuer(ctx context.Context) {
 	defer k.Progress("reading the issuer")()
 	cluster, err := cloud.FromCluster(ctx, k.client.CoreV1().RESTClient())
 	if apierrors.IsForbidden(err) { // without the message of the API server: the response is no object
-		k.add("issuer", probe.NoRight("get "+cloud.DiscoveryPath, "the issuer cannot be read"))
+		k.add("issuer", finding.NoRight("get "+cloud.DiscoveryPath, "the issuer cannot be read"))
 		return
 	}
 	if err != nil {
-		k.add("issuer", probe.Unreadable("the issuer", err))
+		k.add("issuer", finding.Unreadable("the issuer", err))
 		return
 	}
 	var public *cloud.Documents
 	if cloud.Public(cluster.Discovery.Issuer) {
 		public, err = cloud.FromURL(ctx, &http.Client{Timeout: 10 * time.Second}, cluster.Discovery.Issuer)
 	}
-	k.add("issuer", append(Issuer(cluster, public, err), ReservedIssuer(k.Webhook.Policies, cluster.Discovery.Issuer)...)...)
+	found := Issuer(cluster, public, err)
+	if injecting, err := k.survey.Injecting(ctx); err == nil {
+		found = append(found, ReservedIssuer(injecting, cluster.Discovery.Issuer)...)
+	}
+	k.add("issuer", found...)
 }
 
 // rights checks whether the user may create the objects of an install.
-func (k *checkCommand) rights(ctx context.Context) []probe.Line {
+func (k *checkCommand) rights(ctx context.Context) []finding.Finding {
 	const roles, admission = ".rbac.authorization.k8s.io", ".admissionregistration.k8s.io"
 	all := [][2]string{ // each with its namespace
 		{"namespaces"}, {"serviceaccounts", k.installTo}, {"secrets", k.installTo}, {"services", k.installTo},
@@ -198,17 +308,17 @@ func (k *checkCommand) rights(ctx context.Context) []probe.Line {
 		{"clusterroles" + roles}, {"clusterrolebindings" + roles}, {"mutatingwebhookconfigurations" + admission},
 		{"validatingwebhookconfigurations" + admission}, {"validatingadmissionpolicies" + admission}, {"validatingadmissionpolicybindings" + admission},
 	}
-	var lines []probe.Line
+	var found []finding.Finding
 	for _, object := range all {
 		allowed, err := command.May(ctx, k.client, "create", object[0], object[1])
 		if err != nil {
-			return []probe.Line{probe.Unreadable("your rights", err)}
+			return []finding.Finding{finding.Unreadable("your rights", err)}
 		}
 		if !allowed {
-			lines = append(lines, noRight(object[0], object[1]))
+			found = append(found, noRight(object[0], object[1]))
 		}
 	}
-	return orPassed(lines, "you may create all %d kinds of objects that an install creates", len(all))
+	return orPassed(found, "you may create all %d kinds of objects that an install creates", len(all))
 }
 
 // exchangeTokens adds a line for each token that was presented to its cloud.
@@ -228,12 +338,16 @@ func (k *checkCommand) exchangeTokens(ctx context.Context) error {
 	case err != nil:
 		lines = []probe.Line{probe.Unreadable("the ServiceAccounts", err)}
 	}
-	k.add("exchange", lines...)
+	var found []finding.Finding
+	for _, line := range lines {
+		found = append(found, finding.Of(line))
+	}
+	k.add("exchange", found...)
 	return nil
 }
 
-// survey is the ServiceAccounts that need credentials, as far as they can be read.
-type survey struct {
+// accounts are the ServiceAccounts that need credentials, as far as they can be read.
+type accounts struct {
 	// namespace is the only namespace whose ServiceAccounts were read; empty for all.
 	namespace string
 	// namespaces are the namespaces that Lanyard is called for, with their ServiceAccounts.
@@ -244,46 +358,47 @@ type survey struct {
 	// byPolicies is true if no webhook injects, only policies.
 	byPolicies bool
 	example    string // of an unguarded ServiceAccount
-	// unread are the lines about parts that could not be read. err is set if no
+	// unread are the findings about parts that could not be read. err is set if no
 	// ServiceAccount could be read.
-	unread []probe.Line
+	unread []finding.Finding
 	err    error
 }
 
-// lines returns the lines about the ServiceAccounts.
-func (s *survey) lines() []probe.Line {
+// findings returns the findings about the ServiceAccounts.
+func (s *accounts) findings() []finding.Finding {
 	if s.err != nil {
 		return s.unread
 	}
-	return append([]probe.Line{Unguarded(s.namespace, s.unguarded, s.example, s.byPolicies)}, s.unread...)
+	return append([]finding.Finding{Unguarded(s.namespace, s.unguarded, s.example, s.byPolicies)}, s.unread...)
 }
 
-// survey reads the ServiceAccounts of all namespaces or, without the right, of the namespace
-// of the command line. mutating is nil if it was not read.
-func (k *checkCommand) survey(ctx context.Context, mutating *admissionregistrationv1.MutatingWebhookConfiguration) *survey {
-	all := k.surveyOf(ctx, mutating, metav1.NamespaceAll)
-	if all.err == nil {
+// readAccounts reads the ServiceAccounts of all namespaces or, without the right, of the namespace
+// of the command line. installation is nil if it is not known.
+func (k *checkCommand) readAccounts(ctx context.Context, installation *survey.Installation) *accounts {
+	byPolicies := installation != nil && len(installation.Registrations) == 0
+	all := k.accountsOf(ctx, installation.Registration(), metav1.NamespaceAll)
+	if all.byPolicies = byPolicies; all.err == nil {
 		return all
 	}
-	s := k.surveyOf(ctx, mutating, k.namespace)
-	s.unread = []probe.Line{probe.Unreadable("the other namespaces", all.err)}
+	s := k.accountsOf(ctx, installation.Registration(), k.namespace)
+	s.byPolicies, s.unread = byPolicies, []finding.Finding{finding.Unreadable("the other namespaces", all.err)}
 	if s.err != nil {
-		s.unread = append(s.unread, probe.Unreadable("the ServiceAccounts", s.err))
+		s.unread = append(s.unread, finding.Unreadable("the ServiceAccounts", s.err))
 	}
 	return s
 }
 
-// surveyOf reads the ServiceAccounts of one namespace, or of all. One namespace need not be read.
-func (k *checkCommand) surveyOf(ctx context.Context, mutating *admissionregistrationv1.MutatingWebhookConfiguration, scope string) *survey {
-	s := &survey{namespace: scope, namespaces: map[string]*status.Namespace{}}
+// accountsOf reads the ServiceAccounts of one namespace, or of all. One namespace need not be read.
+func (k *checkCommand) accountsOf(ctx context.Context, registration *admissionregistrationv1.MutatingWebhookConfiguration, scope string) *accounts {
+	s := &accounts{namespace: scope, namespaces: map[string]*status.Namespace{}}
 	list, err := command.Namespaces(ctx, k.client, scope)
 	if len(list) == 0 {
 		s.err = err
 		return s
 	}
 	for _, namespace := range list {
-		if cluster.CalledFor(mutating, k.settings, namespace) {
-			s.namespaces[namespace.Name] = status.NewNamespace(k.settings, namespace, mutating, true)
+		if cluster.CalledFor(registration, k.settings, namespace) {
+			s.namespaces[namespace.Name] = status.NewNamespace(k.settings, namespace, registration, true)
 		}
 	}
 	s.err = k.EachServiceAccount(ctx, scope, func(object *metav1.PartialObjectMetadata) error {
@@ -293,9 +408,9 @@ func (k *checkCommand) surveyOf(ctx context.Context, mutating *admissionregistra
 	return s
 }
 
-// addServiceAccount adds a ServiceAccount to a survey. A ServiceAccount of the namespace of the
+// addServiceAccount adds a ServiceAccount. A ServiceAccount of the namespace of the
 // command line is chosen first.
-func (k *checkCommand) addServiceAccount(s *survey, object *metav1.PartialObjectMetadata) {
+func (k *checkCommand) addServiceAccount(s *accounts, object *metav1.PartialObjectMetadata) {
 	namespace := s.namespaces[object.Namespace]
 	if namespace == nil {
 		return
@@ -311,35 +426,40 @@ func (k *checkCommand) addServiceAccount(s *survey, object *metav1.PartialObject
 	}
 }
 
-// pods counts the pods with a former identity or none. It sends no dry run, because one for
+// pods counts the pods by their states. It sends no dry run, because one for
 // each ServiceAccount would load the cluster, so it needs the settings of the webhook.
-func (k *checkCommand) pods(ctx context.Context, s *survey) {
+func (k *checkCommand) pods(ctx context.Context, s *accounts) {
 	if s.chosen == nil || k.Webhook.Unread != nil {
 		return
 	}
 	defer k.Progress("reading pods")()
-	stale, without := 0, 0
+	states, configMaps := map[injected.State]int{}, status.ConfigMaps{}
 	for _, name := range slices.Sorted(maps.Keys(s.namespaces)) {
 		namespace := s.namespaces[name]
 		if namespace.Empty() {
 			continue
 		}
-		if err := namespace.ReadPods(ctx, k.client); err != nil {
-			k.add("pods", probe.Unreadable("the pods", err))
+		if err := namespace.ReadPods(ctx, k.client, "", &configMaps); err != nil {
+			k.add("pods", finding.Unreadable("the pods", err))
 			return
 		}
 		for _, row := range namespace.Rows() {
-			stale += row.States[injected.Stale]
-			without += row.States[injected.Without]
+			for state, n := range row.States {
+				states[state] += n
+			}
 		}
 		delete(s.namespaces, name) // with its pods
 	}
-	k.add("pods", Outdated(s.namespace, stale, without))
+	found := Pods(s.namespace, states)
+	if f := configMaps.Finding(); f.Text != "" {
+		found = append(found, f)
+	}
+	k.add("pods", found...)
 }
 
 // dryRuns asks the API server for a pod of a ServiceAccount: whether the API server can call
-// the webhook, and whether the pod gets its credentials. mutating is nil if it was not read.
-func (k *checkCommand) dryRuns(ctx context.Context, asker *ask.Asker, mutating *admissionregistrationv1.MutatingWebhookConfiguration, s *survey) {
+// the webhook, and whether the pod gets its credentials. registration is nil if it was not read.
+func (k *checkCommand) dryRuns(ctx context.Context, asker *ask.Asker, registration *admissionregistrationv1.MutatingWebhookConfiguration, s *accounts) {
 	defer k.Progress("waiting for the webhook")()
 	// Without a ServiceAccount that asks for an identity, the dry run is only for the probe.
 	namespace, name := k.namespace, cmp.Or(k.serviceAccount, cluster.DefaultServiceAccount)
@@ -357,47 +477,55 @@ func (k *checkCommand) dryRuns(ctx context.Context, asker *ask.Asker, mutating *
 	answer := asker.Ask(ctx, command.ReadNamespace(ctx, k.client, namespace), meta, pod)
 	called, tried := k.judge(namespace+"/"+name, errRead, &answer)
 	if s.byPolicies {
-		called = probe.DoesNotApply("the API server injects by itself, and calls no webhook")
-	} else if answer.Local == "" && called.Status != probe.Skipped {
+		called = finding.DoesNotApply("the API server injects by itself, and calls no webhook")
+	} else if answer.Local == "" && called.Status != finding.Skipped {
 		called = k.attempt(ctx, namespace, pod, called)
 	}
 	// Without an entry for the probe, the API server stores a pod without calling the webhook.
-	registered := mutating != nil && cluster.Entry(mutating, cluster.ProbeWebhook) != nil
-	if called.Status == probe.OK && tried.Status != probe.OK && !registered && !probe.Denied(answer.Problem()) {
-		called = probe.Skip("", "it is not known whether the API server called the webhook: the webhook configurations were not read")
+	registered := registration != nil && cluster.Entry(registration, cluster.ProbeWebhook) != nil
+	if called.Status == finding.OK && tried.Status != finding.OK && !registered && !probe.Denied(answer.Problem()) {
+		called = finding.Finding{
+			Status: finding.Skipped, Reason: "not_known", Text: "it is not known whether the API server called the webhook: the webhook configurations were not read",
+			Fix: "Ask an administrator for the ClusterRole lanyard-view.", Link: page("operations/README.md#rights-of-readers"),
+		}
 	}
 	k.add("probe", called)
 	switch {
-	case k.serviceAccount != "", s.chosen != nil && (answer.Local != "" || called.Status == probe.OK || s.byPolicies):
+	case k.serviceAccount != "", s.chosen != nil && (answer.Local != "" || called.Status == finding.OK || s.byPolicies):
 		k.add("dry run", tried)
 	case s.chosen == nil && len(s.unread) > 0:
-		k.add("dry run", probe.Skip("Name a ServiceAccount with --service-account.", "no ServiceAccount was tried: not all of them can be read"))
+		k.add("dry run", finding.Finding{
+			Status: finding.Skipped, Reason: "not_known", Text: "no ServiceAccount was tried: not all of them can be read", Fix: "Name a ServiceAccount with --service-account.",
+		})
 	case s.chosen == nil:
-		k.add("dry run", probe.DoesNotApply("no ServiceAccount needs credentials yet, so that none was tried"))
+		k.add("dry run", finding.DoesNotApply("no ServiceAccount needs credentials yet, so that none was tried"))
 	}
 }
 
-// judge returns the lines for the probe and for the pods of a ServiceAccount. unread is why the
-// ServiceAccount was not read.
-func (k *checkCommand) judge(serviceAccount string, unread error, answer *ask.Answer) (called, tried probe.Line) {
+// judge returns the findings about the probe and about the pods of a ServiceAccount. unread is why
+// the ServiceAccount was not read.
+func (k *checkCommand) judge(serviceAccount string, unread error, answer *ask.Answer) (called, tried finding.Finding) {
 	response := answer.Answer
 	if answer.Denial != nil {
 		response.Err = answer.Denial.Err // the text is then the text of "lanyard-webhook check"
 	}
 	if answer.Local == "" {
 		sections := probe.DryRun(k.settings, serviceAccount, response)
-		return sections[0].Lines[0], sections[1].Lines[0]
+		return finding.Of(sections[0].Lines[0]), finding.Of(sections[1].Lines[0])
 	}
-	called = probe.Unasked(answer.Missing)
+	called = finding.Of(probe.Unasked(answer.Missing))
 	switch {
 	case apierrors.IsNotFound(unread):
-		return called, probe.NoServiceAccount(serviceAccount)
+		return called, finding.Of(probe.NoServiceAccount(serviceAccount))
 	case answer.Err != nil && unread != nil:
-		return called, probe.Unreadable("ServiceAccount "+serviceAccount, unread)
+		return called, finding.Unreadable("ServiceAccount "+serviceAccount, unread)
 	case answer.Err != nil:
-		return called, probe.Skip("", "pods of ServiceAccount %s were not tried: %v", serviceAccount, answer.Err)
+		return called, finding.Finding{
+			Status: finding.Skipped, Reason: "not_known", Text: fmt.Sprintf("pods of ServiceAccount %s were not tried: %v", serviceAccount, answer.Err),
+			Fix: "Pass the webhook's configuration file with --config.", Link: page("cli/README.md#settings-of-the-webhook"),
+		}
 	}
-	tried = probe.Injection(k.settings, serviceAccount, response)
+	tried = finding.Of(probe.Injection(k.settings, serviceAccount, response))
 	tried.Text += " (evaluated here, not by the cluster)"
 	return called, tried
 }
@@ -409,16 +537,16 @@ const (
 	attemptsEach = 3
 )
 
-// attempt repeats the dry run that the first line is about. A load balancer chooses an API
+// attempt repeats the dry run that the first finding is about. A load balancer chooses an API
 // server for each connection, so each dry run has a connection of its own.
-func (k *checkCommand) attempt(ctx context.Context, namespace string, pod *unstructured.Unstructured, first probe.Line) probe.Line {
+func (k *checkCommand) attempt(ctx context.Context, namespace string, pod *unstructured.Unstructured, first finding.Finding) finding.Finding {
 	servers := k.apiServers(ctx)
 	n := cmp.Or(k.attempts, 1)
 	if k.attempts == 0 && servers > 1 {
 		n = min(attemptsEach*servers, maxAttempts)
 	}
-	lines := make([]probe.Line, n)
-	lines[0] = first
+	tried := make([]finding.Finding, n)
+	tried[0] = first
 	var group errgroup.Group
 	group.SetLimit(ask.DefaultConcurrent)
 	for i := 1; i < n; i++ {
@@ -430,15 +558,15 @@ func (k *checkCommand) attempt(ctx context.Context, namespace string, pod *unstr
 			config.Dial = (&net.Dialer{Timeout: 10 * time.Second}).DialContext // a function of its own: no connection is shared
 			client, err := probe.NewClient(config)
 			if err == nil {
-				lines[i] = probe.Probe(client.Create(ctx, namespace, pod).Err)
+				tried[i] = finding.Of(probe.Probe(client.Create(ctx, namespace, pod).Err))
 			}
 			return err
 		})
 	}
 	if err := group.Wait(); err != nil {
-		return probe.Unreadable("the connections", err)
+		return finding.Unreadable("the connections", err)
 	}
-	return Attempts(lines, servers)
+	return Attempts(tried, servers)
 }
 
 // apiServers returns the number of API servers; 0 if it is not known.

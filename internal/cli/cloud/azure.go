@@ -10,11 +10,15 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/lanyard-dev/lanyard/internal/texts"
 )
+
+// maxCredentials is how many federated credentials an identity can have.
+const maxCredentials = 20
 
 // trustAzure returns the trust configuration of Microsoft Entra ID. Only a repair needs the
 // client ID.
@@ -23,10 +27,15 @@ func trustAzure(token *Token) (Trust, error) {
 	if id != "" && !texts.IsGUID(id) {
 		return nil, fmt.Errorf("client ID %q: must be a GUID", id)
 	}
+	if n := len(token.All()); n > maxCredentials {
+		return nil, fmt.Errorf("got %d ServiceAccounts; an identity of Azure has at most %d federated credentials, and each ServiceAccount needs one", n, maxCredentials)
+	}
+	needsID := slices.ContainsFunc(token.All(), func(t *Token) bool { return t.ClientIDKey != "" })
 	return fill("azure", token, struct {
 		*Token
 		Identity, ClientID string
-	}{token, cmp.Or(token.Identity, token.Name()), id})
+		NeedsClientID      bool
+	}{token, cmp.Or(token.Identity, token.Name()), id, needsID})
 }
 
 // resourceManager is the scope of Azure Resource Manager in the public cloud, and

@@ -18,8 +18,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
-	"sigs.k8s.io/yaml"
 
+	"github.com/lanyard-dev/lanyard/internal/cause"
 	"github.com/lanyard-dev/lanyard/internal/texts"
 	"github.com/lanyard-dev/lanyard/internal/token"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
@@ -278,34 +278,15 @@ func (r *oauthResponse) reply(identity string, asked time.Time) reply {
 //go:embed causes.yaml
 var causesText []byte
 
-// cause is why a cloud denies a token.
-type cause struct {
-	Code    string `json:"code"`
-	Message string `json:"message"` // is in the cloud's message
-	Text    string `json:"cause"`
-	// Repair is the name of a template, and Terraform reports whether lanyard trust writes
-	// the repair as Terraform, too.
-	Repair    string `json:"repair"`
-	Terraform bool   `json:"terraform"`
-}
-
-func causes(provider string) ([]cause, error) {
-	var all map[string][]cause
-	if err := yaml.UnmarshalStrict(causesText, &all); err != nil {
-		return nil, fmt.Errorf("causes of denials: %w", err)
-	}
-	return all[provider], nil
-}
-
 // explain adds the cause and the repair of a denial to the Answer.
 func (a *Answer) explain(r *Request) error {
-	known, err := causes(r.Provider)
-	i := slices.IndexFunc(known, func(c cause) bool { return c.Code == a.Code && strings.Contains(a.Message, c.Message) })
-	if i < 0 {
+	all, err := cause.Parse(causesText)
+	known := cause.Find(all[r.Provider], a.Code, a.Message)
+	if known == nil {
 		return err
 	}
-	a.Cause, a.Repair = known[i].Text, r.commands("repair", known[i].Repair)
-	if a.Repair != "" && known[i].Terraform && r.Profile == "" {
+	a.Cause, a.Repair = known.Text, r.commands("repair", known.Repair)
+	if a.Repair != "" && known.Terraform && r.Profile == "" {
 		a.Repair += "# As Terraform: lanyard trust " + r.Provider + " " + Quote(r.ServiceAccount) + " --namespace " + Quote(r.Namespace) + " --output terraform\n"
 	}
 	return nil

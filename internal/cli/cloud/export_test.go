@@ -7,6 +7,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/lanyard-dev/lanyard/internal/cause"
 )
 
 // Repairs returns the names of all repairs.
@@ -20,31 +22,13 @@ func (t Trust) Repairs() []string {
 	return names
 }
 
-// Causes returns the causes of a provider in their order, and the errors of each as on a page.
-func Causes(provider string) (names map[string][]string, texts []string, err error) {
-	known, err := causes(provider)
-	names = map[string][]string{}
-	for i := range known {
-		c := &known[i]
-		name := "`" + c.Code + "`"
-		if c.Message != "" {
-			name += " (`" + c.Message + "`)"
-		}
-		if names[c.Text] == nil {
-			texts = append(texts, c.Text)
-		}
-		names[c.Text] = append(names[c.Text], name)
-	}
-	return names, texts, err
-}
-
 // RepairsOf returns the repairs of the causes of a provider.
 func RepairsOf(provider string) ([]string, error) {
-	known, err := causes(provider)
+	all, err := cause.Parse(causesText)
 	var names []string
-	for i := range known {
-		if known[i].Repair != "" {
-			names = append(names, known[i].Repair)
+	for _, c := range all[provider] {
+		if c.Repair != "" {
+			names = append(names, c.Repair)
 		}
 	}
 	return names, err

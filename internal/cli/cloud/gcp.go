@@ -30,8 +30,10 @@ func trustGCP(token *Token) (Trust, error) {
 		return nil, fmt.Errorf("workload identity provider %q is not of the form projects/NUMBER/locations/global/"+
 			"workloadIdentityPools/POOL/providers/PROVIDER", full)
 	}
-	if len(token.Subject()) > maxGoogleSubject {
-		return nil, fmt.Errorf("subject %q has %d bytes; Google Cloud accepts at most %d", token.Subject(), len(token.Subject()), maxGoogleSubject)
+	for _, subject := range token.Subjects() {
+		if len(subject) > maxGoogleSubject {
+			return nil, fmt.Errorf("subject %q has %d bytes; Google Cloud accepts at most %d", subject, len(subject), maxGoogleSubject)
+		}
 	}
 	allowed := token.Audience
 	if strings.TrimPrefix(allowed, "https:") == "//iam.googleapis.com/"+full {
@@ -40,8 +42,22 @@ func trustGCP(token *Token) (Trust, error) {
 	emailNumber, _, _ := strings.Cut(email, "-compute@") // of Compute Engine's service account
 	return fill("gcp", token, struct {
 		*Token
-		Provider, Email, Number, PoolID, ProviderID, AllowedAudience, Principal, EmailProject, EmailNumber string
-	}{token, full, email, number, pool, name, allowed, principal("//iam.googleapis.com/"+full, token.Subject()), provider.GCPProjectOf(email), emailNumber})
+		Provider, Email, Number, PoolID, ProviderID, AllowedAudience, EmailProject, EmailNumber string
+	}{token, full, email, number, pool, name, allowed, provider.GCPProjectOf(email), emailNumber})
+}
+
+// Principal returns the name of the subject in Google Cloud.
+func (t *Token) Principal() string {
+	return principal("//iam.googleapis.com/"+t.Values["workload-identity-provider"], t.Subject())
+}
+
+// Principals returns the names of all subjects in Google Cloud.
+func (t *Token) Principals() []string {
+	var all []string
+	for _, one := range t.All() {
+		all = append(all, one.Principal())
+	}
+	return all
 }
 
 // principal returns the name of a token's subject in Google Cloud. audience is the name

@@ -239,12 +239,18 @@ func newReader(ctx context.Context, c *command.CLI, evaluate bool) (*reader, err
 // readerOf returns a reader that sends dry runs, for the ServiceAccount of the arguments: NAME,
 // serviceaccount/NAME or serviceaccount NAME. The ServiceAccount may not exist.
 func readerOf(ctx context.Context, c *command.CLI, args []string) (read *reader, namespace, name string, err error) {
-	info, err := c.Object(&command.Selection{Type: "serviceaccount", Kinds: []string{"ServiceAccount"}, NamesOnly: true}, args)
+	names, err := serviceAccountNames(args)
+	if err == nil && len(names) != 1 {
+		err = command.Usagef("%d objects are named: this command is for one", len(names))
+	}
 	if err != nil {
 		return nil, "", "", err
 	}
+	if namespace, err = c.Namespace(); err != nil {
+		return nil, "", "", err
+	}
 	read, err = newReader(ctx, c, false)
-	return read, info.Namespace, info.Name, err
+	return read, namespace, names[0], err
 }
 
 func (r *reader) serviceAccount(ctx context.Context, namespace, name string) (*metav1.ObjectMeta, error) {

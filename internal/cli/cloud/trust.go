@@ -42,6 +42,8 @@ type Token struct {
 	Namespace, ServiceAccount string
 	// Audience is the claim aud.
 	Audience string
+	// Others are the tokens of other ServiceAccounts for the same identity.
+	Others []*Token
 	// Prefix starts the keys of Lanyard's annotations. Annotate are the annotations that the
 	// ServiceAccount still needs, as KEY=VALUE. ClientIDKey is the key of the annotation with
 	// Azure's client ID, if the ServiceAccount lacks it.
@@ -60,6 +62,18 @@ type Token struct {
 	JWKS string
 }
 
+// All returns the tokens for the identity.
+func (t *Token) All() []*Token { return append([]*Token{t}, t.Others...) }
+
+// Subjects returns the claims sub.
+func (t *Token) Subjects() []string {
+	var all []string
+	for _, one := range t.All() {
+		all = append(all, one.Subject())
+	}
+	return all
+}
+
 // Subject returns the claim sub.
 func (t *Token) Subject() string {
 	return "system:serviceaccount:" + t.Namespace + ":" + t.ServiceAccount
@@ -72,8 +86,10 @@ func (t *Token) check() error {
 			return fmt.Errorf("%s is missing", field[0])
 		}
 	}
-	if !plainWord.MatchString(t.Subject()) {
-		return fmt.Errorf("subject %q: namespace and ServiceAccount must be names of Kubernetes objects", t.Subject())
+	for _, subject := range t.Subjects() {
+		if !plainWord.MatchString(subject) {
+			return fmt.Errorf("subject %q: namespace and ServiceAccount must be names of Kubernetes objects", subject)
+		}
 	}
 	return CheckIssuer(t.Issuer)
 }

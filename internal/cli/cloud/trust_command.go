@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"embed"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
@@ -44,7 +46,7 @@ const (
 // NewTrustCommand returns the command trust.
 func NewTrustCommand(c *command.CLI) *cobra.Command {
 	k := &trustCommand{CLI: c, part: partAll}
-	k.cmd = command.New(help("trust"), cobra.RangeArgs(0, 3), func(cmd *cobra.Command, args []string) error {
+	k.cmd = command.New(help("trust"), cobra.ArbitraryArgs, func(cmd *cobra.Command, args []string) error {
 		if len(args) < 2 {
 			return command.Usagef("a provider and a ServiceAccount are missing: %s trust aws|azure|gcp|PROVIDER NAME", c.Name)
 		}
@@ -68,12 +70,14 @@ type trustCommand struct {
 	uploadKeys     bool // gcp and custom providers only
 	// given are the values of the flags that stand for annotations, by the provider's names.
 	given map[string]string
-	// token has the values of flags, and run completes it.
-	token Token
+	// flags has the values of flags that are about all ServiceAccounts.
+	flags Token
 
-	*reader
+	settings   *annotations.Settings
 	definition *annotations.Provider
-	// values are the annotations that the provider reads: of the ServiceAccount, or of flags.
+	// token is of the ServiceAccount that is looked at, and values are the annotations that the
+	// provider reads: its own, or of flags.
+	token  *Token
 	values map[string]string
 }
 
@@ -84,11 +88,11 @@ func (k *trustCommand) custom() bool { return !slices.Contains(clouds(), k.provi
 func cloudCommands(c *command.CLI) []*cobra.Command {
 	aws, azure, gcp := newCloudCommand(c, "aws"), newCloudCommand(c, "azure"), newCloudCommand(c, "gcp")
 	aws.parameter("role-arn", "ARN of the role, or its name if the webhook has a prefix for names.")
-	azure.cmd.Flags().StringVar(&azure.token.Identity, "identity", "", "Name of the managed identity. Defaults to NAMESPACE-NAME.")
-	azure.cmd.Flags().StringVar(&azure.token.ResourceGroup, "resource-group", "", "Resource group of the managed identity. By default, the output asks for it.")
+	azure.cmd.Flags().StringVar(&azure.flags.Identity, "identity", "", "Name of the managed identity. Defaults to NAMESPACE-NAME.")
+	azure.cmd.Flags().StringVar(&azure.flags.ResourceGroup, "resource-group", "", "Resource group of the managed identity. By default, the output asks for it.")
 	gcp.parameter("workload-identity-provider", "Workload identity provider.")
 	gcp.parameter("service-account", "E-mail of the service account to impersonate, or its name if the webhook has a default project.")
-	gcp.cmd.Flags().StringVar(&gcp.token.Project, "project", "", "ID of the provider's project. Defaults to a command that looks it up.")
+	gcp.cmd.Flags().StringVar(&gcp.flags.Project, "project", "", "ID of the provider's project. Defaults to a command that looks it up.")
 	gcp.cmd.Flags().BoolVar(&gcp.uploadKeys, "upload-keys", false, "Upload the cluster's public keys, so that Google does not have to read the issuer. They always are if the issuer is not public.")
 	return []*cobra.Command{aws.cmd, azure.cmd, gcp.cmd}
 }
@@ -96,7 +100,7 @@ func cloudCommands(c *command.CLI) []*cobra.Command {
 // newCloudCommand returns the command for a cloud, without its own flags.
 func newCloudCommand(c *command.CLI, name string) *trustCommand {
 	k := &trustCommand{CLI: c, part: partAll, provider: name, given: map[string]string{}}
-	k.cmd = command.New(help(name), cobra.RangeArgs(1, 2), func(cmd *cobra.Command, args []string) error {
+	k.cmd = command.New(help(name), cobra.MinimumNArgs(1), func(cmd *cobra.Command, args []string) error {
 		for name := range k.given {
 			k.given[name], _ = cmd.Flags().GetString(name) // the error is for a flag that does not exist
 		}
@@ -108,11 +112,34 @@ func newCloudCommand(c *command.CLI, name string) *trustCommand {
 	return k
 }
 
+// serviceAccountNames returns the names of the arguments: NAME, serviceaccount/NAME or
+// serviceaccount NAME, without asking an API server about the type.
+func serviceAccountNames(args []string) (names []string, err error) {
+	types := []string{"serviceaccount", "serviceaccounts", "sa"}
+	if len(args) > 1 && slices.Contains(types, args[0]) {
+		args = args[1:]
+	}
+	for _, arg := range args {
+		kind, name, found := strings.Cut(arg, "/")
+		if !found {
+			kind, name = types[0], arg
+		}
+		switch {
+		case !slices.Contains(types, kind) || name == "":
+			return nil, command.Usagef("%s: this command is for serviceaccount", arg)
+		case slices.Contains(names, name):
+			return nil, command.Usagef("serviceaccount %s is named twice", name)
+		}
+		names = append(names, name)
+	}
+	return names, nil
+}
+
 // addFlags adds the flags that all providers have.
 func (k *trustCommand) addFlags(title string, formats ...string) {
 	k.AddConfig(k.cmd)
 	k.Output.AddFlag(k.cmd, "Trust", formats...)
-	k.cmd.Flags().StringVar(&k.token.Issuer, "issuer", "", "Issuer of the tokens. Defaults to the cluster's.")
+	k.cmd.Flags().StringVar(&k.flags.Issuer, "issuer", "", "Issuer of the tokens. Defaults to the cluster's.")
 	k.cmd.Flags().StringVar(&k.audience, "audience", "", "Audience of the tokens. Defaults to the audience in the annotations, or else the audience that "+title+" expects.")
 }
 
@@ -122,22 +149,28 @@ func (k *trustCommand) parameter(name, usage string) {
 	k.cmd.Flags().String(name, "", usage+" Defaults to the annotation "+k.provider+"-"+name+".")
 }
 
-func (k *trustCommand) run(ctx context.Context, args []string) (err error) {
-	t := &k.token
-	if k.reader, t.Namespace, t.ServiceAccount, err = readerOf(ctx, k.CLI, args); err != nil {
+func (k *trustCommand) run(ctx context.Context, args []string) error {
+	names, err := serviceAccountNames(args)
+	if err != nil {
 		return err
 	}
-	t.Prefix = annotations.Prefix
+	if k.flags.Namespace, err = k.Namespace(); err != nil {
+		return err
+	}
+	if k.settings, err = k.Settings(ctx); err != nil {
+		return err
+	}
 	if err := k.define(); err != nil {
 		return err
 	}
-	if err := k.readAnnotations(ctx); err != nil {
+	if k.custom() && len(names) > 1 {
+		return command.Usagef("provider %s: got %d ServiceAccounts, want one: its text is for one", k.provider, len(names))
+	}
+	t, err := k.tokens(ctx, names)
+	if err != nil {
 		return err
 	}
-	if err := k.identify(); err != nil {
-		return err
-	}
-	if err := k.completeIssuer(ctx); err != nil {
+	if err := k.completeIssuer(ctx, t); err != nil {
 		return err
 	}
 	var trust Trust
@@ -156,6 +189,65 @@ func (k *trustCommand) run(ctx context.Context, args []string) (err error) {
 		k.Note("warning: the issuer %s is not public, so the cloud cannot read its keys", t.Issuer)
 	}
 	return k.Write(k.CLI, &trustResult{trust, cmp.Or(k.Format, outputShell), k.part})
+}
+
+// tokens returns the tokens of the ServiceAccounts, which must be for one identity.
+func (k *trustCommand) tokens(ctx context.Context, names []string) (first *Token, err error) {
+	var values map[string]string // of the first one
+	for _, name := range names {
+		t := k.flags
+		t.ServiceAccount, t.Prefix = name, annotations.Prefix
+		k.token = &t
+		if err := k.readAnnotations(ctx); err != nil {
+			return nil, err
+		}
+		k.share(values)
+		if err := k.identify(); err != nil {
+			return nil, err
+		}
+		if first == nil {
+			first, values = &t, k.values
+			continue
+		}
+		if err := k.differs(first); err != nil {
+			return nil, err
+		}
+		first.Others = append(first.Others, &t)
+	}
+	return first, nil
+}
+
+// share gives a ServiceAccount without an identity of the provider the annotations of another one,
+// which can be nil.
+func (k *trustCommand) share(of map[string]string) {
+	for i := range k.definition.Parameters {
+		p := &k.definition.Parameters[i]
+		key := annotations.Key(k.definition, p.Name)
+		if isOfIdentity(k.definition, p) && k.values[key] == "" && of[key] != anyGUID {
+			k.set(p.Name, of[key])
+		}
+	}
+}
+
+// differs returns an error if the token is not for the identity of the first one.
+func (k *trustCommand) differs(first *Token) error {
+	t := k.token
+	for i := range k.definition.Parameters {
+		p := &k.definition.Parameters[i]
+		got, want := t.Values[p.Name], first.Values[p.Name]
+		if isOfIdentity(k.definition, p) && got != want && got != anyGUID && want != anyGUID {
+			return fmt.Errorf("%s is %q for %s, and %q for %s: each needs a command of its own", k.definition.Key(p.Name), want, first.ServiceAccount, got, t.ServiceAccount)
+		}
+	}
+	if t.Audience != first.Audience {
+		return fmt.Errorf("the audience is %q for %s, and %q for %s: each needs a command of its own", first.Audience, first.ServiceAccount, t.Audience, t.ServiceAccount)
+	}
+	return nil
+}
+
+// isOfIdentity reports whether the parameter says which identity is trusted.
+func isOfIdentity(d *annotations.Provider, p *annotations.Parameter) bool {
+	return !p.ClusterOnly && (p.Identity || p.Required || slices.Contains(d.PrincipalParameters, p.Name))
 }
 
 // define looks for the provider. For a custom one, its settings must be known.
@@ -177,13 +269,24 @@ func (k *trustCommand) define() error {
 	return command.Usagef("provider %q: the webhook does not have it; choose one of %s", k.provider, strings.Join(known, ", "))
 }
 
+// serviceAccount reads a ServiceAccount.
+func (k *trustCommand) serviceAccount(ctx context.Context, namespace, name string) (*metav1.ObjectMeta, error) {
+	client, _, err := k.Clients()
+	if err != nil {
+		return nil, err
+	}
+	return (&reader{client: client}).serviceAccount(ctx, namespace, name)
+}
+
 // readAnnotations reads the annotations of the ServiceAccount and of its mappings.
 func (k *trustCommand) readAnnotations(ctx context.Context) error {
-	t, all := &k.token, map[string]string{}
+	t, all := k.token, map[string]string{}
 	serviceAccount, err := k.serviceAccount(ctx, t.Namespace, t.ServiceAccount)
-	switch {
+	switch _, responded := errors.AsType[*apierrors.StatusError](err); {
 	case apierrors.IsNotFound(err):
 		k.Note("serviceaccount %s/%s does not exist yet", t.Namespace, t.ServiceAccount)
+	case err != nil && !responded && t.Issuer != "":
+		k.Note("warning: serviceaccount %s/%s is not read: no cluster responds", t.Namespace, t.ServiceAccount)
 	case err != nil:
 		return err
 	default:
@@ -201,8 +304,8 @@ func (k *trustCommand) readAnnotations(ctx context.Context) error {
 
 // completeIssuer sets the issuer unless a flag has done so, and the public keys of the cluster if
 // they must be uploaded.
-func (k *trustCommand) completeIssuer(ctx context.Context) error {
-	t, d := &k.token, k.definition
+func (k *trustCommand) completeIssuer(ctx context.Context, t *Token) error {
+	d := k.definition
 	possible := k.provider == "gcp" || d.TrustHas(annotations.TrustKeysFile)
 	if k.uploadKeys && !possible {
 		return command.Usagef("--upload-keys: the text \"trust\" of provider %s has no {%s}", d.Name, annotations.TrustKeysFile)
@@ -211,13 +314,20 @@ func (k *trustCommand) completeIssuer(ctx context.Context) error {
 	if t.Issuer != "" && !upload() {
 		return nil
 	}
-	documents, err := FromCluster(ctx, k.client.CoreV1().RESTClient())
+	client, _, err := k.Clients()
+	if err != nil {
+		return err
+	}
+	documents, err := FromCluster(ctx, client.CoreV1().RESTClient())
 	if err != nil {
 		return fmt.Errorf("read the issuer of the cluster: %w", err)
 	}
 	t.Issuer = cmp.Or(t.Issuer, documents.Discovery.Issuer)
 	if upload() {
 		t.JWKS = string(documents.KeysText)
+	}
+	for _, other := range t.Others {
+		other.Issuer = t.Issuer
 	}
 	return nil
 }

@@ -62,6 +62,14 @@ func newCustom(token cloud.Token, d *annotations.Provider, values annotations.Va
 	return cloud.NewCustom(&token, d)
 }
 
+// shared returns the tokens of shop/cart and shop/querier, which have one identity.
+func shared(newTrust func(cloud.Token) func() (cloud.Trust, error), token cloud.Token, annotate ...string) func() (cloud.Trust, error) {
+	other := token
+	other.ServiceAccount, other.Annotate = "querier", annotate
+	token.Others = []*cloud.Token{&other}
+	return newTrust(token)
+}
+
 func cases() map[string]func() (cloud.Trust, error) {
 	gcp := tokenFor("https://iam.googleapis.com/" + pool)
 	dotted := tokenFor("api://AzureADTokenExchange")
@@ -77,7 +85,21 @@ func cases() map[string]func() (cloud.Trust, error) {
 		"gcp-direct":                     newGCP(gcp, gcpOptions{Provider: pool, Project: "my-project"}),
 		"gcp-through-a-service-account":  newGCP(gcp, gcpOptions{Provider: pool, Email: email, Project: "my-project"}),
 		"gcp-with-uploaded-keys":         newGCP(gcp, gcpOptions{Provider: pool, JWKS: jwks}),
-		"gcp-with-another-audience":      newGCP(tokenFor("openshift"), gcpOptions{Provider: pool, Project: "my-project"}),
+		"aws-for-two-serviceaccounts": shared(func(t cloud.Token) func() (cloud.Trust, error) { return newAWS(t, shopRole) },
+			tokenFor("sts.amazonaws.com"), "lanyard.dev/aws-role-arn="+shopRole),
+		"azure-for-two-serviceaccounts": shared(func(t cloud.Token) func() (cloud.Trust, error) {
+			t.Others[0].ClientIDKey = "lanyard.dev/azure-client-id"
+			return newAzure(t, azureOptions{ResourceGroup: "workload-identities", ClientIDKey: "lanyard.dev/azure-client-id"})
+		}, tokenFor("api://AzureADTokenExchange")),
+		"gcp-for-two-serviceaccounts": shared(func(t cloud.Token) func() (cloud.Trust, error) {
+			t.Others[0].Values = annotations.Values{"workload-identity-provider": pool}
+			return newGCP(t, gcpOptions{Provider: pool, Email: email, Project: "my-project"})
+		}, gcp),
+		"gcp-direct-for-two-serviceaccounts": shared(func(t cloud.Token) func() (cloud.Trust, error) {
+			t.Others[0].Values = annotations.Values{"workload-identity-provider": pool}
+			return newGCP(t, gcpOptions{Provider: pool, Project: "my-project"})
+		}, gcp),
+		"gcp-with-another-audience": newGCP(tokenFor("openshift"), gcpOptions{Provider: pool, Project: "my-project"}),
 	}
 }
 
@@ -107,6 +129,25 @@ func compare(t *testing.T, heading, got string) {
 	t.Helper()
 	cloud, _, _ := strings.Cut(strings.Fields(heading)[0], "-")
 	golden.Compare(t, filepath.Join("testdata", cloud+".txt"), heading, got, *update)
+}
+
+// An identity of Azure has at most 20 federated credentials.
+func TestAzureHasALimitOfServiceAccounts(t *testing.T) {
+	t.Parallel()
+	token := tokenFor("api://AzureADTokenExchange")
+	for i := range 20 {
+		other := tokenFor(token.Audience)
+		other.ServiceAccount = fmt.Sprintf("cart-%d", i)
+		token.Others = append(token.Others, &other)
+	}
+	_, err := cloud.NewTrust("azure", &token)
+	if want := "got 21 ServiceAccounts; an identity of Azure has at most 20 federated credentials"; err == nil || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("got %v, want %s", err, want)
+	}
+	token.Others = token.Others[:19]
+	if _, err := cloud.NewTrust("azure", &token); err != nil {
+		t.Errorf("20 ServiceAccounts: got %v", err)
+	}
 }
 
 // The words of hostile names must reach the programs as they are, and nothing in

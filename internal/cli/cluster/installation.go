@@ -8,23 +8,17 @@ package cluster
 
 import (
 	"cmp"
-	"context"
-	"errors"
 	"fmt"
-	"path"
 	"slices"
 	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/kubernetes"
 
-	"github.com/lanyard-dev/lanyard/internal/options"
 	"github.com/lanyard-dev/lanyard/internal/peer"
 	"github.com/lanyard-dev/lanyard/internal/probe"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
@@ -153,92 +147,6 @@ func Selects(configuration *admissionregistrationv1.MutatingWebhookConfiguration
 	}
 	selector, err := metav1.LabelSelectorAsSelector(entry.ObjectSelector)
 	return err == nil && selector.Matches(labels.Set(pod)), certain
-}
-
-// Options returns the options that the webhook has. No replica needs to run: Options
-// reads the Service that the API server calls, the arguments of the Deployment behind
-// the Service, and the ConfigMap with the file of --config. allowed are fields of the
-// webhook's own pods: a pod with these fields passes the policies of the cluster, too.
-func Options(ctx context.Context, client kubernetes.Interface, configuration *admissionregistrationv1.MutatingWebhookConfiguration) (o *options.Options, allowed map[string]any, err error) {
-	deployment, err := Deployment(ctx, client, configuration)
-	if err != nil {
-		return nil, nil, err
-	}
-	pod, container := &deployment.Spec.Template.Spec, Container(deployment)
-	values := map[string]any{}
-	for key, value := range deployment.Spec.Template.Labels {
-		if !strings.HasSuffix(key, "/inject") { // a label that opts out
-			values[key] = value
-		}
-	}
-	allowed = map[string]any{
-		"metadata": map[string]any{"labels": values},
-		"spec":     map[string]any{"containers": []any{map[string]any{"image": container.Image}}},
-	}
-	o, err = options.Load(container.Args, func(file string) ([]byte, error) {
-		return readMounted(ctx, client, deployment.Namespace, pod, container, file)
-	})
-	if err != nil {
-		return nil, allowed, fmt.Errorf("deployment %s/%s: %w", deployment.Namespace, deployment.Name, err)
-	}
-	return o, allowed, nil
-}
-
-// Deployment returns the Deployment of the webhook, behind the Service that the API server
-// calls.
-func Deployment(ctx context.Context, client kubernetes.Interface, configuration *admissionregistrationv1.MutatingWebhookConfiguration) (*appsv1.Deployment, error) {
-	entry := Entry(configuration, PodWebhook)
-	if entry == nil || entry.ClientConfig.Service == nil {
-		return nil, errors.New("the webhook runs outside of the cluster")
-	}
-	reference := entry.ClientConfig.Service
-	service, err := client.CoreV1().Services(reference.Namespace).Get(ctx, reference.Name, metav1.GetOptions{})
-	if err != nil {
-		return nil, fmt.Errorf("service %s/%s: %w", reference.Namespace, reference.Name, err)
-	}
-	all, err := client.AppsV1().Deployments(service.Namespace).List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return nil, fmt.Errorf("list deployments in the namespace %s: %w", service.Namespace, err)
-	}
-	selector := labels.SelectorFromSet(service.Spec.Selector)
-	for i := range all.Items {
-		if len(service.Spec.Selector) > 0 && selector.Matches(labels.Set(all.Items[i].Spec.Template.Labels)) {
-			return &all.Items[i], nil
-		}
-	}
-	return nil, fmt.Errorf("service %s/%s: no deployment has its pods", service.Namespace, service.Name)
-}
-
-// Container returns the container of the webhook: the container with the name in the
-// manifests, or the first container.
-func Container(deployment *appsv1.Deployment) *corev1.Container {
-	pod := &deployment.Spec.Template.Spec
-	named := slices.IndexFunc(pod.Containers, func(c corev1.Container) bool { return c.Name == "webhook" })
-	return &pod.Containers[max(named, 0)] // the API server allows no pod without a container
-}
-
-// readMounted returns the content of a file in a container, which a ConfigMap must have.
-func readMounted(ctx context.Context, client kubernetes.Interface, namespace string, pod *corev1.PodSpec, container *corev1.Container, file string) ([]byte, error) {
-	for _, mount := range container.VolumeMounts {
-		relative, below := strings.CutPrefix(file, strings.TrimSuffix(mount.MountPath, "/")+"/")
-		volume := slices.IndexFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Name == mount.Name })
-		if !below || volume < 0 || pod.Volumes[volume].ConfigMap == nil {
-			continue
-		}
-		source, key := pod.Volumes[volume].ConfigMap, path.Join(mount.SubPath, relative)
-		if item := slices.IndexFunc(source.Items, func(item corev1.KeyToPath) bool { return item.Path == key }); item >= 0 {
-			key = source.Items[item].Key
-		}
-		configMap, err := client.CoreV1().ConfigMaps(namespace).Get(ctx, source.Name, metav1.GetOptions{})
-		if err != nil {
-			return nil, fmt.Errorf("configmap %s/%s: %w", namespace, source.Name, err)
-		}
-		if text, found := configMap.Data[key]; found {
-			return []byte(text), nil
-		}
-		return nil, fmt.Errorf("configmap %s/%s: the key %q is missing", namespace, source.Name, key)
-	}
-	return nil, fmt.Errorf("%s is not a file of a ConfigMap", file)
 }
 
 // DefaultServiceAccount is the ServiceAccount of pods that name none.
@@ -371,55 +279,10 @@ func ServiceAccountOf(object *unstructured.Unstructured) string {
 	return cmp.Or(name, deprecated, DefaultServiceAccount)
 }
 
-// Rollout describes the pods of a Deployment, StatefulSet or DaemonSet that do not follow its
-// template yet, or are not available; the text is empty if the rollout is done. The error is why
-// it will not be done. k8s.io/kubectl has the same in polymorphichelpers, which would add eight
-// modules and 1 MB to the program.
-func (k *Kind) Rollout(object *unstructured.Unstructured) (progress string, err error) {
-	number := func(missing int64, path ...string) int64 {
-		if n, found, err := unstructured.NestedInt64(object.Object, path...); found && err == nil {
-			return n
-		}
-		return missing
-	}
-	want, all := number(1, "spec", "replicas"), number(0, "status", "replicas")
-	updated, available := number(0, "status", "updatedReplicas"), number(0, "status", "availableReplicas")
-	renewed := want // the number of pods that the rollout replaces
-	switch k.Kind {
-	case "DaemonSet":
-		want = number(0, "status", "desiredNumberScheduled")
-		updated, all, available = number(0, "status", "updatedNumberScheduled"), want, number(0, "status", "numberAvailable")
-		renewed = want
-	case "StatefulSet":
-		// Pods below the partition keep the previous template. They are among the available pods.
-		renewed -= min(want, number(0, "spec", "updateStrategy", "rollingUpdate", "partition"))
-		all = renewed
-	}
-	switch err := progressError(object); {
-	case number(0, "status", "observedGeneration") < object.GetGeneration():
-		return "waiting for its controller", nil
-	case err != nil:
-		return "", err
-	case updated < renewed:
-		return fmt.Sprintf("%d of %d pods are new", updated, renewed), nil
-	case all > updated:
-		return fmt.Sprintf("%d old pods are left", all-updated), nil
-	case available < want:
-		return fmt.Sprintf("%d of %d pods are available", available, want), nil
-	}
-	return "", nil
-}
-
-// progressError returns why a Deployment did not progress in time.
-func progressError(object *unstructured.Unstructured) error {
-	conditions, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
-	for _, element := range conditions {
-		condition, _ := element.(map[string]any)
-		if condition["type"] == "Progressing" && condition["reason"] == "ProgressDeadlineExceeded" {
-			return fmt.Errorf("%v", condition["message"])
-		}
-	}
-	return nil
+// NamesServiceAccount reports whether the pods of the object name a ServiceAccount. The API server
+// writes the name into a pod that is its own template.
+func NamesServiceAccount(object *unstructured.Unstructured) bool {
+	return ServiceAccountOf(object) != DefaultServiceAccount
 }
 
 // ByHand returns why a change of the template would not replace the pods, so that

@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -30,16 +31,16 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/klog/v2"
 
-	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
+	"github.com/lanyard-dev/lanyard/internal/cli/survey"
 	"github.com/lanyard-dev/lanyard/internal/options"
 	"github.com/lanyard-dev/lanyard/internal/peer"
 	"github.com/lanyard-dev/lanyard/internal/probe"
 	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/internal/version"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
-	"github.com/lanyard-dev/lanyard/policies"
 )
 
 // CLI holds the parts that all commands share: the streams, the flags that select the
@@ -57,13 +58,10 @@ type CLI struct {
 		settings *annotations.Settings
 		Unread   error
 		noted    bool
-		// Policies are the policies that inject, if any, once Installation has read them.
-		// InjectedBy describes an installation with policies.
-		Policies   *cluster.Injecting
-		InjectedBy string
 		// allowed are fields of the webhook's pods, which policies of the cluster allow.
 		allowed map[string]any
 	}
+	survey *survey.Cluster
 	// overrides are the fields of --overrides.
 	overrides map[string]any
 	// Started reports whether the command line was correct, so that a command runs.
@@ -93,9 +91,28 @@ func NewCLI(program string, streams genericiooptions.IOStreams) *CLI {
 		config.QPS, config.Burst = qps, burst
 		config.UserAgent = "lanyard/" + version.Version()
 		config.WarningHandler = rest.NewWarningWriter(notes{c}, rest.WarningWriterOptions{Deduplicate: true})
+		if c.hasNoCluster(config) {
+			config.Wrap(func(http.RoundTripper) http.RoundTripper { return noCluster{} })
+		}
 		return config
 	}
 	return c
+}
+
+// errNoCluster is the error of a command that needs a cluster, if nothing selects one.
+var errNoCluster = errors.New("no kubeconfig: name a file with --kubeconfig or KUBECONFIG")
+
+// noCluster fails each request.
+type noCluster struct{}
+
+// RoundTrip implements http.RoundTripper.
+func (noCluster) RoundTrip(*http.Request) (*http.Response, error) { return nil, errNoCluster }
+
+// hasNoCluster reports whether the configuration is only the default of client-go, which is an API
+// server without TLS on this machine.
+func (c *CLI) hasNoCluster(config *rest.Config) bool {
+	raw, err := c.Flags.ToRawKubeConfigLoader().RawConfig()
+	return err == nil && api.IsConfigEmpty(&raw) && *c.Flags.APIServer == "" && strings.HasSuffix(config.Host, "localhost:8080")
 }
 
 // Usage returns the function that writes the usage of a command. It is cobra's, without the
@@ -161,14 +178,15 @@ func New(text string, args cobra.PositionalArgs, run func(cmd *cobra.Command, ar
 }
 
 // Finish completes a command and its subcommands: the examples show the name that
-// the user types, and a command that only groups others needs one of them.
+// the user types, and a command that only groups others shows their list.
 func (c *CLI) Finish(cmd *cobra.Command) {
 	cmd.Example = strings.ReplaceAll(cmd.Example, "  lanyard ", "  "+c.Name+" ")
 	if !cmd.Runnable() {
+		cmd.SuggestionsMinimumDistance = 2 // cobra sets it only where it makes the error
 		cmd.Args = cobra.ArbitraryArgs
 		cmd.RunE = func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return Usagef("a command is missing")
+				return cmd.Help()
 			}
 			if similar := cmd.SuggestionsFor(args[0]); len(similar) > 0 {
 				return Usagef("unknown command %q; did you mean %s?", args[0], strings.Join(similar, " or "))
@@ -240,7 +258,29 @@ const maxVerbosity = 7
 // NewLogHandler returns the handler of the messages that the libraries log. They contain text
 // of the cluster, and slog quotes it.
 func NewLogHandler(w io.Writer) slog.Handler {
-	return slog.NewTextHandler(w, &slog.HandlerOptions{Level: verbosity{}})
+	return withoutErrors{slog.NewTextHandler(w, &slog.HandlerOptions{Level: verbosity{}})}
+}
+
+// withoutErrors leaves out the errors that libraries log, unless the user asks for a log: the
+// libraries return them as well, so that the command prints them.
+type withoutErrors struct{ slog.Handler }
+
+// Handle implements slog.Handler. klog does not ask Enabled about errors.
+func (h withoutErrors) Handle(ctx context.Context, record slog.Record) error {
+	if record.Level >= slog.LevelError && !klog.V(1).Enabled() {
+		return nil
+	}
+	return h.Handler.Handle(ctx, record)
+}
+
+// WithAttrs implements slog.Handler.
+func (h withoutErrors) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return withoutErrors{h.Handler.WithAttrs(attrs)}
+}
+
+// WithGroup implements slog.Handler.
+func (h withoutErrors) WithGroup(name string) slog.Handler {
+	return withoutErrors{h.Handler.WithGroup(name)}
 }
 
 // verbosity is the verbosity of klog as a level: -6 is the level of klog.V(6).
@@ -304,14 +344,17 @@ func Usagef(format string, args ...any) error { return UsageError{fmt.Errorf(for
 // Exit prints the error of a command, if any, and returns the exit code. help is the command
 // whose --help the user of a wrong command line may read.
 func (c *CLI) Exit(err error, help string) int {
+	_, isUsage := errors.AsType[UsageError](err)
 	switch {
 	case err == nil:
 		return ExitOK
 	case errors.Is(err, ErrFound):
 		return ExitFound
+	case !isUsage && strings.Contains(err.Error(), errNoCluster.Error()): // not every library wraps errors
+		err = errNoCluster
 	}
 	c.Note("error: %v", err)
-	if _, isUsage := errors.AsType[UsageError](err); isUsage || !c.Started {
+	if isUsage || !c.Started {
 		c.Note("See '%s --help' for usage.", help)
 	}
 	return ExitFailed
@@ -337,8 +380,20 @@ func (c *CLI) ProbePod(serviceAccount string) *unstructured.Unstructured {
 	return probe.Pod(serviceAccount, c.Webhook.allowed, c.overrides)
 }
 
-// ForgetSettings makes the next call of Settings read the settings again.
-func (c *CLI) ForgetSettings() { c.Webhook.settings, c.Webhook.Unread = nil, nil }
+// Survey returns what the command reads of the cluster, each part once.
+func (c *CLI) Survey() (*survey.Cluster, error) {
+	if c.survey == nil {
+		client, _, err := c.Clients()
+		if err != nil {
+			return nil, err
+		}
+		c.survey = survey.New(client)
+	}
+	return c.survey, nil
+}
+
+// SurveyAgain makes the command read the cluster again.
+func (c *CLI) SurveyAgain() { c.survey, c.Webhook.settings, c.Webhook.Unread = nil, nil, nil }
 
 // Settings returns the settings of the webhook: the settings in the file of --config, or
 // the settings in the cluster. If the cluster's cannot be read, the settings are
@@ -365,38 +420,13 @@ func loadFile(name string) (*annotations.Settings, error) {
 	return o.Settings(annotations.CommonAPIServerAudiences())
 }
 
-// clusterSettings reads the settings of the webhook in the cluster, or of the policies if only
-// policies inject.
-func (c *CLI) clusterSettings(ctx context.Context) (*annotations.Settings, error) {
-	client, _, err := c.Clients()
-	if err != nil {
-		return nil, err
+// clusterSettings reads the settings in the cluster.
+func (c *CLI) clusterSettings(ctx context.Context) (s *annotations.Settings, err error) {
+	cluster, err := c.Survey()
+	if err == nil {
+		s, c.Webhook.allowed, err = cluster.Settings(ctx)
 	}
-	mutating, err := c.Installation(ctx, client)
-	if err != nil {
-		return nil, err
-	}
-	if mutating == nil {
-		return c.PolicySettings(&c.Webhook.Policies.Source)
-	}
-	o, allowed, err := cluster.Options(ctx, client, mutating)
-	c.Webhook.allowed = allowed
-	if err != nil {
-		return nil, err
-	}
-	return o.Settings(annotations.CommonAPIServerAudiences())
-}
-
-// PolicySettings returns the settings of policies that were made from this source.
-func (c *CLI) PolicySettings(source *policies.Source) (*annotations.Settings, error) {
-	s, err := settings.Load(source.Config, source.ReservedAudiences)
-	if err != nil {
-		return nil, err
-	}
-	if s, err = policies.Choose(s, source.Providers); err != nil {
-		return nil, fmt.Errorf("providers: %w", err)
-	}
-	return s, nil
+	return s, err
 }
 
 // NoteUnknown warns the user, once, about an annotation of a ServiceAccount that

@@ -50,3 +50,21 @@ func TestTheLogHasRequestsButNoCredentials(t *testing.T) {
 		}
 	}
 }
+
+// A library that logs an error returns it as well, and the command prints it.
+func TestTheLogHasNoErrorsUnlessTheUserAsksForIt(t *testing.T) {
+	t.Cleanup(klog.CaptureState().Restore)
+	for level, want := range map[int]string{0: "", 1: "level=ERROR msg=again"} {
+		restore := klog.CaptureState()
+		var log bytes.Buffer
+		klog.SetSlogLogger(slog.New(NewLogHandler(&log)))
+		if err := SetVerbosity(level); err != nil {
+			t.Fatal(err)
+		}
+		klog.Background().WithName("discovery").WithValues("group", "apps").Error(nil, "again")
+		restore.Restore()
+		if !strings.Contains(log.String(), want) || want == "" && log.Len() > 0 {
+			t.Errorf("-v=%d: got %q, want it to contain %q", level, &log, want)
+		}
+	}
+}

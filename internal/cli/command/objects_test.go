@@ -86,9 +86,6 @@ func TestObjectsAreNamedAsForKubectl(t *testing.T) {
 		"a name with another type":      {Selection{Type: "serviceaccount"}, "pod web", "pod/web"},
 		"an object that is not read":    {Selection{NamesOnly: true}, "pod missing", "pod/missing"},
 		"an object that does not exist": {Selection{}, "pod missing", `pods "missing" not found`},
-		"a selector":                    {Selection{Type: "serviceaccount", Selector: "app=x"}, "", "serviceaccount/one serviceaccount/app=x"},
-		"a selector with a type":        {Selection{Type: "serviceaccount", Selector: "app=x"}, "pods", "pod/one pod/app=x"},
-		"all namespaces":                {Selection{Type: "serviceaccount", All: true}, "", "serviceaccount/one serviceaccount/"},
 		"only a type":                   {Selection{}, "pod", "pod has no name: write TYPE/NAME or TYPE NAME"},
 		"an unknown type":               {Selection{}, "frob/x", `the server doesn't have a resource type "frob"`},
 		"a kind that the command is not for": {

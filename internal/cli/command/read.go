@@ -17,7 +17,6 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -120,41 +119,6 @@ func Configurations(ctx context.Context, client kubernetes.Interface) ([]admissi
 	return all.Items, nil
 }
 
-// Installation returns the one installation of Lanyard; nil if only policies inject.
-func (c *CLI) Installation(ctx context.Context, client kubernetes.Interface) (*admissionregistrationv1.MutatingWebhookConfiguration, error) {
-	all, err := Configurations(ctx, client)
-	if err != nil {
-		return nil, err
-	}
-	found := cluster.Find(all)
-	switch len(found) {
-	case 0:
-		if err := c.ReadPolicies(ctx, client, nil); err != nil || c.Webhook.Policies != nil {
-			return nil, err
-		}
-		return nil, fmt.Errorf("lanyard is not installed: no MutatingWebhookConfiguration has the webhook %s: see %s check", cluster.PodWebhook, c.Name)
-	case 1:
-		return found[0], c.ReadPolicies(ctx, client, found[0])
-	}
-	return nil, fmt.Errorf("lanyard is installed %d times, by the MutatingWebhookConfigurations %s: see %s check", len(found), cluster.Names(found), c.Name)
-}
-
-// ReadPolicies reads the policies with which the API server injects by itself, next to the webhook
-// of a configuration or, if it is nil, without a webhook. Next to a webhook, a user who may not
-// list policies sees none.
-func (c *CLI) ReadPolicies(ctx context.Context, client kubernetes.Interface, mutating *admissionregistrationv1.MutatingWebhookConfiguration) (err error) {
-	c.Webhook.Policies, err = cluster.ReadInjecting(ctx, client)
-	if mutating != nil && apierrors.IsForbidden(err) {
-		err = nil
-	}
-	if p := c.Webhook.Policies; p != nil && mutating != nil {
-		c.Webhook.InjectedBy = "webhook " + mutating.Name + " and policies " + p.Name
-	} else if p != nil {
-		c.Webhook.InjectedBy = "policies " + p.Name
-	}
-	return err
-}
-
 // Scope returns the namespace of the flags, or all namespaces.
 func (c *CLI) Scope(all bool) (string, error) {
 	if all {
@@ -183,21 +147,20 @@ func May(ctx context.Context, client kubernetes.Interface, verb, resource, names
 }
 
 // Selection is how a user names the objects that a command is about, as for kubectl: TYPE NAME,
-// TYPE/NAME, a name without a type, a label selector, or files, which EachFile reads. The zero
+// TYPE/NAME, a name without a type, or files, which EachFile reads. The zero
 // value takes TYPE NAME and TYPE/NAME of every type that the API server knows.
 type Selection struct {
-	// Type is the type of a name, or of a selector, without a type, such as serviceaccount;
-	// empty if the user must write the type.
+	// Type is the type of a name without a type, such as serviceaccount; empty if the user must
+	// write the type.
 	Type string
 	// Kinds are the kinds that the command is for, such as ServiceAccount; empty for all.
 	Kinds []string
 	// NamesOnly leaves the objects unread, for objects that may not exist, or that the user
 	// may have no right to read.
 	NamesOnly bool
-	// All, Selector and Files are the values of flags.
-	All      bool
-	Selector string
-	Files    resource.FilenameOptions
+	// All and Files are the values of flags.
+	All   bool
+	Files resource.FilenameOptions
 }
 
 // AddFiles adds the flags --filename and --recursive.
@@ -252,9 +215,7 @@ func isHidden(dir, file string) bool {
 // is unstructured, or nil with NamesOnly; NameOf names it for people.
 func (c *CLI) Objects(s *Selection, args []string) ([]*resource.Info, error) {
 	switch {
-	case len(args) == 0:
-		args = []string{s.Type}
-	case len(args) > 1 || strings.Contains(args[0], "/") || s.Selector != "" || s.All: // as for kubectl
+	case len(args) > 1 || strings.Contains(args[0], "/") || s.All: // as for kubectl
 	case s.Type == "":
 		return nil, Usagef("%s has no name: write TYPE/NAME or TYPE NAME", args[0])
 	default:
@@ -265,7 +226,7 @@ func (c *CLI) Objects(s *Selection, args []string) ([]*resource.Info, error) {
 		return nil, err
 	}
 	infos, err := resource.NewBuilder(c.Flags).Unstructured().ContinueOnError().
-		NamespaceParam(namespace).DefaultNamespace().AllNamespaces(s.All).LabelSelectorParam(s.Selector).
+		NamespaceParam(namespace).DefaultNamespace().AllNamespaces(s.All).
 		ResourceTypeOrNameArgs(s.All, args...).RequestChunksOf(pageSize).RequireObject(!s.NamesOnly).Flatten().
 		Do().Infos()
 	if err != nil {

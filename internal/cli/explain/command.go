@@ -13,8 +13,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/lanyard-dev/lanyard/internal/cli/ask"
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
+	"github.com/lanyard-dev/lanyard/internal/cli/finding"
 	"github.com/lanyard-dev/lanyard/pkg/mutate/injected"
 )
 
@@ -31,7 +33,7 @@ func NewCommand(c *command.CLI) *cobra.Command {
 		}
 		err = o.Write(c, explanation)
 		if err == nil && !explanation.Problem() && explanation.New.Outcome == injected.Unknown {
-			return errors.New(explanation.New.Why)
+			return errors.New(explanation.New.Text)
 		}
 		return command.FoundIf(explanation.Problem(), err)
 	})
@@ -46,47 +48,45 @@ func (e *Explanation) Print(p *command.Page) {
 	p.Line("%s in namespace %s", p.Style(command.Title, e.Object), e.Namespace)
 	p.Line("")
 	p.Table(2, e.rows())
-	printFix(p, e.ServiceAccount.Fix)
+	printFix(p, e.ServiceAccount.label.Fix)
 	p.Line("")
 	style := map[injected.State]string{Injected: command.Good, Denied: command.Bad}[e.New.Outcome]
-	if style == "" && (e.New.Fix != "" || e.New.Outcome == injected.Unknown) {
+	if e.New.Outcome != Denied && e.New.Status != finding.OK && e.New.Status != finding.NotApplicable {
 		style = command.Warn
 	}
 	word := string(e.New.Outcome)
 	if e.New.Reason != "" && e.New.Outcome != Injected && e.New.Outcome != injected.OptedOut {
-		word += " (" + string(e.New.Reason) + ")"
+		word += " (" + e.New.Reason + ")"
 	}
 	p.Line("new pods: %s", p.Style(style, word))
 	if e.New.Local {
 		p.Text(2, command.Warn, "evaluated here, not by the cluster: "+e.New.Limits)
 	}
-	printPod(p, e.New.Why, e.New.Containers, nil, e.New.Fix)
+	printPod(p, e.New.Text, e.New.Containers, nil, e.New.Fix)
 	for _, warning := range e.New.Warnings {
 		p.Text(4, command.Faint, warning)
 	}
 	if l := e.Live; l != nil {
 		p.Line("")
-		style := map[injected.State]string{injected.Current: command.Good, injected.Stale: command.Bad, injected.Without: command.Bad}[l.State]
+		style := map[injected.State]string{injected.Current: command.Good, injected.Stale: command.Bad, injected.Without: command.Bad, ask.Shadowed: command.Bad}[l.State]
 		p.Line("this pod: %s", p.Style(style, string(l.State)))
-		printPod(p, l.Why+"; created "+l.Created, l.Containers, l.Differences, l.Fix)
+		printPod(p, l.Text+"; created "+l.Created, l.Containers, l.Differences, l.Fix)
 	}
-	if len(e.MissingRights) > 0 {
-		e.printMissing(p)
-	}
+	printEvent(p, e.event)
+	e.printOthers(p)
 }
 
-// printMissing writes the rights that the user lacks.
-func (e *Explanation) printMissing(p *command.Page) {
-	rows, fix := [][]string{{"YOU MAY NOT", "NEEDED FOR"}}, ""
-	for _, m := range e.MissingRights {
-		rows = append(rows, []string{m.Right, m.For})
-		if !strings.HasPrefix(m.Right, "create ") {
-			fix = "The ClusterRole view has the rights to read. lanyard-view adds the rights for webhook configurations and policies to it."
-		}
+// printOthers writes the findings that are not about pods.
+func (e *Explanation) printOthers(p *command.Page) {
+	others := slices.DeleteFunc(slices.Clone(e.Findings), func(f finding.Finding) bool {
+		return f.About == e.New.About || e.Live != nil && f.About == e.Live.About || e.event != nil && f == *e.event || e.ServiceAccount.label.Text != "" && f.About == e.ServiceAccount.label.About
+	})
+	if len(others) > 0 {
+		p.Line("")
 	}
-	p.Line("")
-	p.Table(0, rows)
-	printFix(p, fix)
+	for i := range others {
+		others[i].Print(p)
+	}
 }
 
 // rows describes the ServiceAccount, the policy of the namespace and the guard.
@@ -101,7 +101,7 @@ func (e *Explanation) rows() [][]string {
 		account += ", which needs an identity and asks for none yet"
 	case len(e.ServiceAccount.Identities) == 0:
 		account += ", which asks for no identity"
-	case e.ServiceAccount.Fix != "":
+	case e.ServiceAccount.label.Fix != "":
 		account += ", which lacks the guard's label"
 	}
 	rows := [][]string{{"ServiceAccount", account}}
@@ -116,7 +116,7 @@ func (e *Explanation) rows() [][]string {
 		rows = append(rows, []string{"  last annotated", e.ServiceAccount.Annotated})
 	}
 	policy := cmp.Or(e.AllowedIdentities, "the cluster's default")
-	if slices.ContainsFunc(e.MissingRights, func(m Missing) bool { return strings.HasPrefix(m.Right, "get namespaces ") }) {
+	if slices.ContainsFunc(e.Findings, func(f finding.Finding) bool { return f.Reason == finding.MissingRight && f.About == aboutNamespace }) {
 		policy = "not known"
 	}
 	guard := cmp.Or(string(e.Guard), "not needed")

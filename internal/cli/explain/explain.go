@@ -9,7 +9,6 @@ package explain
 import (
 	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -21,6 +20,8 @@ import (
 
 	"github.com/lanyard-dev/lanyard/internal/cli/ask"
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
+	"github.com/lanyard-dev/lanyard/internal/cli/finding"
+	"github.com/lanyard-dev/lanyard/internal/cli/survey"
 	"github.com/lanyard-dev/lanyard/internal/peer"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/mutate"
@@ -53,14 +54,27 @@ type Input struct {
 	// webhook configuration, or nil if it was not read.
 	Called       bool
 	Registration *admissionregistrationv1.MutatingWebhookConfiguration
+	// Installation is nil if the user may not read it. Leftovers are of one that is gone.
+	Installation *survey.Installation
+	Leftovers    []survey.Leftover
 	// Unread reports whether the settings of the webhook are not known.
 	Unread bool
 	// GuardProblem is the problem with the guard; empty if the guard is in place.
 	GuardProblem string
 	// NoGuard reports whether the guard was read and denies nothing.
 	NoGuard bool
-	// Missing are the rights that the user lacks.
-	Missing []Missing
+	// Missing are the findings about rights that the user lacks.
+	Missing []finding.Finding
+	// Named reports whether the pod names its ServiceAccount. Askers are the ServiceAccounts of
+	// the namespace that ask for an identity, and Elsewhere the namespaces with one of the same
+	// name. They are only set if the ServiceAccount itself asks for nothing.
+	Named     bool
+	Askers    []string
+	Elsewhere []string
+	// ConfigMaps are the variables that containers take from ConfigMaps, and Secrets the Secrets
+	// that they take variables from. Nobody reads Secrets.
+	ConfigMaps ask.ConfigMaps
+	Secrets    []string
 }
 
 // Owner is the workload that a pod belongs to.
@@ -74,16 +88,8 @@ type Owner struct {
 	ByHand string
 }
 
-// Missing is a right that the user lacks.
-type Missing struct {
-	// Right is such as "create pods in the namespace shop".
-	Right string `json:"right"`
-	// For describes the part of the explanation that needs the right.
-	For string `json:"for"`
-}
-
-// Outcomes for new pods only. New pods also have the outcomes Without, Excluded, OptedOut and
-// Unknown of pods that exist.
+// Outcomes for new pods only. New pods also have the outcomes Without, LeftOut, None, Excluded,
+// OptedOut and Unknown of pods that exist.
 const (
 	// Injected means that a new pod gets credentials.
 	Injected injected.State = "injected"
@@ -111,8 +117,11 @@ type Explanation struct {
 	GuardProblem string `json:"guardProblem,omitempty"`
 	// noGuard reports whether the guard is the reason for GuardOff.
 	noGuard bool
-	// MissingRights are the rights that the user lacks.
-	MissingRights []Missing `json:"missingRights,omitempty"`
+	// Findings are all findings: about the ServiceAccount, new pods, the pod, its newest event, and
+	// rights that the user lacks.
+	Findings []finding.Finding `json:"findings"`
+	// event is the finding about the newest event, if any.
+	event *finding.Finding
 }
 
 // ServiceAccount describes a ServiceAccount and its identities.
@@ -126,8 +135,8 @@ type ServiceAccount struct {
 	Required bool `json:"required,omitempty"`
 	// Annotated is when Lanyard's annotations were last written; empty if unknown.
 	Annotated string `json:"annotated,omitempty"`
-	// Fix is the fix for the label; empty if there is nothing to do.
-	Fix string `json:"fix,omitempty"`
+	// label is the finding about the label; its Text is empty if there is nothing to do.
+	label finding.Finding
 }
 
 // Identity is an identity of a ServiceAccount, as its annotations have it.
@@ -141,11 +150,8 @@ type Identity struct {
 // New is the outcome for a new pod.
 type New struct {
 	Outcome injected.State `json:"outcome"`
-	// Reason is a word of package reason; empty if Lanyard did not decide.
-	Reason reason.Reason `json:"reason,omitempty"`
-	// Why and Fix are for people. Fix is empty if there is nothing to do.
-	Why string `json:"why"`
-	Fix string `json:"fix,omitempty"`
+	// Finding has a word of package reason; empty if Lanyard did not decide.
+	finding.Finding `json:"-"`
 	// Local reports whether the rules of the webhook were evaluated by this program, and not
 	// by the cluster. Limits has the parts that are then not known. Both are empty if the
 	// rules could not be evaluated.
@@ -182,15 +188,14 @@ type Reason struct {
 
 // Live is about a running pod.
 type Live struct {
-	State injected.State `json:"state"`
+	State           injected.State `json:"state"`
+	finding.Finding `json:"-"`
 	// Injected are the providers, as the pod's annotation has them.
 	Injected string `json:"injected,omitempty"`
 	Created  string `json:"created"`
 	// OlderThanAnnotations reports whether the pod was created before the annotations
 	// of its ServiceAccount were last written.
 	OlderThanAnnotations bool        `json:"olderThanAnnotations"`
-	Why                  string      `json:"why"`
-	Fix                  string      `json:"fix,omitempty"`
 	Containers           []Container `json:"containers,omitempty"`
 	// Differences is set for a pod that another webhook injected.
 	Differences []injected.Difference `json:"differences,omitempty"`
@@ -199,7 +204,9 @@ type Live struct {
 // Problem reports whether something must be done: a pod does not get the credentials
 // that its ServiceAccount asks for, or has others.
 func (e *Explanation) Problem() bool {
-	return e.ServiceAccount.Fix != "" || e.New.Fix != "" || e.Live != nil && e.Live.Fix != ""
+	return slices.ContainsFunc(e.Findings, func(f finding.Finding) bool {
+		return f.Status == finding.Failed || f.Status == finding.Warning
+	})
 }
 
 // Explain puts everything together.
@@ -208,9 +215,9 @@ func Explain(in *Input) *Explanation {
 		Object: in.Object, Namespace: in.Namespace.Name,
 		ServiceAccount:    in.serviceAccount(),
 		New:               in.new(),
+		InjectedBy:        in.Installation.InjectedBy(),
 		AllowedIdentities: in.Namespace.Annotations[annotations.AllowedIdentities],
 		GuardProblem:      in.GuardProblem,
-		MissingRights:     in.Missing,
 	}
 	if object := in.metadata(); in.asks() || in.waits() || cluster.Unguarded(in.Settings, object) {
 		e.Guard = cluster.GuardOf(in.Settings, object, in.Called)
@@ -221,10 +228,31 @@ func Explain(in *Input) *Explanation {
 	if in.Answer.Local != "" && e.New.Outcome != injected.Unknown {
 		e.New.Local, e.New.Limits = true, "other webhooks, policies and quotas were not asked, and it is not known whether the API server can call Lanyard"
 	}
+	if e.ServiceAccount.label.Text != "" {
+		e.Findings = append(e.Findings, e.ServiceAccount.label)
+	}
+	e.New.About = "new pods"
+	e.Findings = append(e.Findings, e.New.Finding)
 	if in.Live != nil {
 		e.Live = in.live(&e.New)
+		e.Live.About = "this pod"
+		e.Findings = append(e.Findings, e.Live.Finding)
 	}
+	e.Findings = append(e.Findings, in.secrets()...)
+	e.Findings = append(e.Findings, in.Missing...)
 	return e
+}
+
+// secrets returns a finding for each Secret whose keys nobody has looked at.
+func (in *Input) secrets() (found []finding.Finding) {
+	for _, name := range in.Secrets {
+		found = append(found, finding.Finding{
+			Status: finding.NotApplicable, About: "secret/" + name, Reason: "secret_not_read",
+			Text: fmt.Sprintf("the pod takes variables from the Secret %s, which lanyard does not read. A key such as AWS_ACCESS_KEY_ID makes SDKs ignore the injected identity", name),
+			Fix:  fmt.Sprintf(`To list its keys: kubectl get secret %s --namespace %s -o go-template='{{range $key, $value := .data}}{{println $key}}{{end}}'`, name, in.Namespace.Name),
+		})
+	}
+	return found
 }
 
 // metadata returns the metadata of the ServiceAccount. It is empty if the ServiceAccount was not
@@ -250,7 +278,10 @@ func (in *Input) serviceAccount() ServiceAccount {
 		Identities: Identities(in.Settings, object.Annotations), Required: in.waits(),
 	}
 	if in.Called && in.asks() && !annotations.IsGuarded(object.Labels[annotations.IdentityLabel]) {
-		account.Fix = "Add the guard's label: lanyard label serviceaccounts --namespace " + in.Namespace.Name
+		account.label = finding.Finding{
+			Status: finding.Warning, About: "serviceaccount/" + account.Name, Reason: "unguarded", Text: "it lacks the guard's label",
+			Fix: "Add the guard's label: lanyard label serviceaccounts --namespace " + in.Namespace.Name,
+		}
 	}
 	if annotated := cluster.Annotated(&object.ObjectMeta); !annotated.IsZero() {
 		account.Annotated = annotated.UTC().Format(time.RFC3339)
@@ -288,34 +319,80 @@ func principal(d *annotations.Provider, values map[string]string) string {
 	return identity.Principal()
 }
 
+// problem returns what must be done about new pods.
+func problem(outcome injected.State, why reason.Reason, text, fix string) New {
+	return New{Outcome: outcome, Finding: finding.Finding{Status: finding.Failed, Reason: string(why), Text: text, Fix: fix}}
+}
+
+// fine returns something about new pods that nobody needs to change. hint is for those who want to.
+func fine(outcome injected.State, why reason.Reason, text, hint string) New {
+	return New{Outcome: outcome, Finding: finding.Finding{Status: finding.NotApplicable, Reason: string(why), Text: text, Fix: hint}}
+}
+
 // new describes the answer about a new pod.
 func (in *Input) new() New {
 	switch answer := &in.Answer; {
 	case in.Absent:
-		return New{
-			Outcome: Denied, Reason: reason.ServiceAccountNotFound,
-			Why: fmt.Sprintf("the ServiceAccount %s does not exist", in.ServiceAccountName),
-			Fix: "Create the ServiceAccount, or correct serviceAccountName in the pod template.",
-		}
+		return problem(Denied, reason.ServiceAccountNotFound, fmt.Sprintf("the ServiceAccount %s does not exist", in.ServiceAccountName),
+			"Create the ServiceAccount, or correct serviceAccountName in the pod template.")
 	case answer.Denial != nil:
 		return in.denied()
 	case answer.Err != nil:
-		return New{Outcome: injected.Unknown, Why: "the credentials of a new pod are not known: " + answer.Err.Error()}
+		return in.unknown()
 	}
-	if providers := in.Got.GetAnnotations()[annotations.Injected]; providers != "" {
-		why := "a new pod gets " + strings.ReplaceAll(providers, ",", ", ")
-		if !in.Called {
-			why = "the pod template has Lanyard's annotations, but Lanyard is not called for the namespace"
-		}
-		n := New{Outcome: Injected, Reason: reason.Injected, Why: why}
-		decision, _ := in.decide()
-		n.Containers = in.containers(in.Got, decision)
-		if decision == nil {
-			n.Warnings = in.warnings()
-		}
-		return n
+	if in.Got.GetAnnotations()[annotations.Injected] != "" {
+		return in.injected()
 	}
 	return in.without()
+}
+
+// unknown describes a new pod that nobody could ask about.
+func (in *Input) unknown() New {
+	n := New{Outcome: injected.Unknown, Finding: finding.Finding{
+		Status: finding.Skipped, Text: "the credentials of a new pod are not known: " + in.Answer.Err.Error(), Fix: "Try again. If the error stays, see: lanyard check",
+	}}
+	switch {
+	case in.ServiceAccount == nil:
+		n.Fix = "Ask an administrator for the ClusterRole view in the namespace " + in.Namespace.Name + "."
+	case in.Unread:
+		n.Fix = "Pass the webhook's configuration file with --config."
+	}
+	return n
+}
+
+// injected describes a new pod that gets credentials.
+func (in *Input) injected() New {
+	providers := in.Got.GetAnnotations()[annotations.Injected]
+	n := New{Outcome: Injected, Finding: finding.Finding{Status: finding.OK, Reason: string(reason.Injected), Text: "a new pod gets " + strings.ReplaceAll(providers, ",", ", ")}}
+	if !in.Called {
+		n.Text = "the pod template has Lanyard's annotations, but Lanyard is not called for the namespace"
+	}
+	decision, _ := in.decide()
+	n.Containers = in.containers(in.Got, decision)
+	if decision == nil {
+		n.Warnings = in.warnings()
+		return n
+	}
+	if shadows := in.shadows(decision); len(shadows) > 0 {
+		f := &shadows[0]
+		n.Status, n.Reason = finding.Failed, string(f.Reason)
+		n.Text, n.Fix = n.Text+", but SDKs in its container "+f.Container+" may ignore it: "+f.Detail, f.Fix
+	}
+	return n
+}
+
+// shadows returns the findings about variables of the pod Sent because of which SDKs ignore the
+// credentials.
+func (in *Input) shadows(decision *mutate.Decision) []mutate.Finding {
+	text, err := json.Marshal(in.Sent)
+	if err != nil {
+		return nil
+	}
+	found, err := in.ConfigMaps.Shadows(text, decision)
+	if err != nil { // the pod template of a custom kind has a mistake
+		return nil
+	}
+	return found
 }
 
 // warnings returns the webhook's warnings about the pod Sent. explain shows them if it cannot
@@ -327,11 +404,9 @@ func (in *Input) warnings() []string {
 // insists describes the denial of pods that insist, or that have the label of an injected
 // pod, in a namespace that Lanyard is not called for.
 func (in *Input) insists() New {
-	return New{
-		Outcome: Denied, Why: "the guard denies new pods that lack credentials, and Lanyard is not called for the namespace: " + in.exclusion(),
-		Fix: fmt.Sprintf("Remove %s: %q and the label %s from the pod template, move the workload to another namespace, or include this one.",
-			annotations.Inject, annotations.Insist, annotations.IdentityLabel),
-	}
+	return problem(Denied, "", "the guard denies new pods that lack credentials, and Lanyard is not called for the namespace: "+in.exclusion(),
+		fmt.Sprintf("Remove %s: %q and the label %s from the pod template, move the workload to another namespace, or include this one.",
+			annotations.Inject, annotations.Insist, annotations.IdentityLabel))
 }
 
 // checkFix is the fix for a webhook that does not respond.
@@ -351,35 +426,39 @@ var fixes = map[reason.Reason]string{
 }
 
 // denials are the sentence in front of the message and the fix of a denial, by its origin.
-// ask.ByLanyard has fixes.
+// ask.ByLanyard has fixes, and ask.ByNoCall has callFix.
 var denials = map[ask.Denier][2]string{
-	ask.ByNoCall:     {"the API server cannot call Lanyard: ", checkFix},
-	ask.ByFailedCall: {"", "Lanyard did not deny the pod. The webhook in the message must respond again."},
-	ask.ByOther:      {"", "Lanyard did not deny the pod. The message names the webhook or policy."},
+	ask.ByNoCall:     {"the API server cannot call Lanyard: ", ""},
+	ask.ByFailedCall: {"", "Ask for the webhook in the message: it must respond again. Lanyard did not deny the pod."},
+	ask.ByOther:      {"", "Ask for the webhook or policy in the message. Lanyard did not deny the pod."},
 }
 
 // denied returns the reason for the denial of a new pod.
 func (in *Input) denied() New {
 	denial := in.Answer.Denial
-	n := New{Outcome: Denied, Reason: denial.Reason, Why: denials[denial.By][0] + denial.Message, Fix: denials[denial.By][1]}
+	n := problem(Denied, denial.Reason, denials[denial.By][0]+denial.Message, denials[denial.By][1])
 	switch {
+	case denial.By == ask.ByGuard && in.Installation != nil && in.Installation.Absent():
+		n.Text, n.Fix = "the guard of an installation that is gone denies new pods", in.removal()
 	case in.waits() && (denial.Reason == reason.IdentityRequired || denial.By == ask.ByGuard):
 		name, label := in.ServiceAccountName, annotations.IdentityLabel
-		hint, _ := in.hint()
-		n.Reason = reason.IdentityRequired
-		n.Why = fmt.Sprintf("the ServiceAccount %s has the label %s=%s, and no annotation that asks for an identity yet%s", name, label, annotations.IdentityRequired, hint)
+		hint := in.hint()
+		n.Reason = string(reason.IdentityRequired)
+		n.Text = fmt.Sprintf("the ServiceAccount %s has the label %s=%s, and no annotation that asks for an identity yet%s", name, label, annotations.IdentityRequired, hint.text)
 		n.Fix = fmt.Sprintf("%s If it needs no identity, remove the label: kubectl label serviceaccount %s %s- --namespace %s",
 			fixes[reason.IdentityRequired], name, label, in.Namespace.Name)
 	case denial.By == ask.ByLanyard:
 		n.Fix = fixes[denial.Reason]
+	case denial.By == ask.ByNoCall:
+		n.Fix = callFix(denial.Message)
 	case denial.By == ask.ByGuard && !in.Called:
 		return in.insists()
 	case denial.By == ask.ByGuard && in.ServiceAccount != nil && !in.asks() && in.Sent.GetLabels()[annotations.IdentityLabel] != "":
 		n.Fix = fixes[reason.ForeignInjection]
 	case denial.By == ask.ByGuard && in.unreachable() != "":
-		n.Why, n.Fix = "the guard denies new pods, because the API server cannot call Lanyard: "+in.unreachable(), checkFix
+		n.Text, n.Fix = "the guard denies new pods, because the API server cannot call Lanyard: "+in.unreachable(), callFix(in.unreachable())
 	case denial.By == ask.ByGuard:
-		n.Why, n.Fix = "the guard denies new pods: Lanyard did not inject a container that needs credentials", checkFix
+		n.Text, n.Fix = "the guard denies new pods: Lanyard did not inject a container that needs credentials", checkFix
 		if decision, _ := in.decide(); leavesNothing(decision) {
 			return in.deniedByItsLists(decision)
 		}
@@ -397,10 +476,9 @@ const nothingLeft = "the annotations of the pod leave out all of its containers"
 
 // deniedByItsLists describes the denial of a pod whose annotations leave out all of its containers.
 func (in *Input) deniedByItsLists(decision *mutate.Decision) New {
-	return New{
-		Outcome: Denied, Reason: reason.NoContainer, Why: "the guard denies new pods: " + nothingLeft, Fix: decision.Findings[0].Fix,
-		Containers: in.containers(in.Sent, decision),
-	}
+	n := problem(Denied, reason.NoContainer, "the guard denies new pods: "+nothingLeft, decision.Findings[0].Fix)
+	n.Containers = in.containers(in.Sent, decision)
+	return n
 }
 
 // unreachable returns the error of the API server's call of Lanyard; empty if the API server
@@ -427,49 +505,88 @@ func (in *Input) decide() (*mutate.Decision, error) {
 
 // without returns the reason why a new pod gets no credentials.
 func (in *Input) without() New {
-	n := New{Outcome: injected.Without}
 	decision, err := in.decide()
 	pod, _ := in.ParsePod(in.Sent.GetAnnotations(), in.Sent.GetLabels()[annotations.Inject])
 	switch {
-	case pod.Insists && in.Answer.Local != "" && !in.called() && !in.NoGuard:
+	case pod.Insists && in.Answer.Local != "" && !in.called() && !in.NoGuard && !in.absent():
 		return in.insists()
 	case decision == nil && err == nil:
-		n.Why = "the pod is created without credentials. The reason is not known: you may not read its ServiceAccount"
-		return n
+		return New{Outcome: injected.Without, Finding: finding.Finding{
+			Status: finding.Skipped, Text: "the pod is created without credentials. The reason is not known: you may not read its ServiceAccount",
+			Fix: "Ask an administrator for the ClusterRole view in the namespace " + in.Namespace.Name + ".",
+		}}
 	case decision == nil: // a new pod would be denied, if Lanyard were called
 		return in.uncalled()
 	}
-	n.Reason = decision.Reason
 	switch decision.Reason {
 	case reason.MirrorPod:
-		n.Why = "the pod mirrors a static pod of a node, which cannot have a token"
+		return fine(injected.Without, decision.Reason, "the pod mirrors a static pod of a node, which cannot have a token", "")
 	case reason.OptedOut:
-		n.Outcome, n.Why = injected.OptedOut, "the pod has "+annotations.Inject+": \"false\""
+		text := "the pod has " + annotations.Inject + ": \"false\""
 		if pod.LeftToPeer != "" {
-			n.Why = "an annotation of the pod leaves the provider " + pod.LeftToPeer + " to another webhook"
+			text = "an annotation of the pod leaves the provider " + pod.LeftToPeer + " to another webhook"
 		}
+		return fine(injected.OptedOut, decision.Reason, text, "")
 	case reason.NoIdentity:
-		hint, fix := in.hint()
-		if hint == "" && decision.Mistake != nil {
-			hint = "; the pod's annotations have a mistake as well: " + decision.Mistake.Err.Error()
-		}
-		n.Why, n.Fix = fmt.Sprintf("the ServiceAccount %s has no annotation that asks for an identity%s", in.ServiceAccountName, hint), fix
+		return in.none(decision)
 	case reason.Injected, reason.AlreadyInjected:
 		return in.uncalled()
-	default:
-		if !in.called() {
-			return in.uncalled()
-		}
-		if leavesNothing(decision) && in.Answer.Local != "" && !in.NoGuard {
-			return in.deniedByItsLists(decision)
-		}
-		n.Outcome, n.Why = injected.LeftOut, "no container of the pod gets credentials"
-		if leavesNothing(decision) {
-			n.Why, n.Fix = nothingLeft, decision.Findings[0].Fix
-		}
-		n.Containers = in.containers(in.Sent, decision)
+	}
+	if !in.called() {
+		return in.uncalled()
+	}
+	return in.leftOut(decision)
+}
+
+// leftOut describes a new pod none of whose containers gets credentials.
+func (in *Input) leftOut(decision *mutate.Decision) New {
+	if leavesNothing(decision) && in.Answer.Local != "" && !in.NoGuard {
+		return in.deniedByItsLists(decision)
+	}
+	n := fine(injected.LeftOut, decision.Reason, "no container of the pod gets credentials", "")
+	if leavesNothing(decision) {
+		n = problem(injected.LeftOut, decision.Reason, nothingLeft, decision.Findings[0].Fix)
+	}
+	n.Containers = in.containers(in.Sent, decision)
+	return n
+}
+
+// none describes a new pod whose ServiceAccount asks for nothing.
+func (in *Input) none(decision *mutate.Decision) New {
+	name, namespace, hint := in.ServiceAccountName, in.Namespace.Name, in.hint()
+	n := fine(injected.None, decision.Reason, fmt.Sprintf("the ServiceAccount %s has no annotation that asks for an identity%s", name, hint.text), hint.fix)
+	switch {
+	case hint.text == "" && decision.Mistake != nil:
+		n.Text += "; the pod's annotations have a mistake as well: " + decision.Mistake.Err.Error()
+	case hint.wrong:
+		n.Status = finding.Failed
+	}
+	if !in.Named {
+		n.Text = "the pod sets no serviceAccountName, and " + n.Text
+	}
+	if len(in.Elsewhere) > 0 {
+		n.Text += "; the ServiceAccount of the same name asks for one in: " + strings.Join(in.Elsewhere, ", ")
+	}
+	if n.Fix != "" {
+		return n
+	}
+	n.Fix = fmt.Sprintf("If it needs credentials, annotate the ServiceAccount. For the commands, also with azure or gcp: lanyard trust aws %s --namespace %s", name, namespace)
+	switch {
+	case !in.Named && len(in.Askers) > 0:
+		n.Fix = "If it needs credentials, set serviceAccountName in the pod template to a ServiceAccount that asks for an identity: " + strings.Join(in.Askers, ", ") + "."
+	case !in.Named:
+		n.Fix = "If it needs credentials, create a ServiceAccount for it, and set serviceAccountName in the pod template. " +
+			"For the annotation, also with azure or gcp: lanyard trust aws NAME --namespace " + namespace
 	}
 	return n
+}
+
+// absent reports whether nothing injects pods in this cluster.
+func (in *Input) absent() bool { return in.Installation != nil && in.Installation.Absent() }
+
+// removal is the next step for policies of an installation that is gone.
+func (in *Input) removal() string {
+	return "Remove it, or install Lanyard again: " + survey.Remove(in.Leftovers)
 }
 
 // called reports whether the API server calls Lanyard for the pod Sent, judging by the webhook
@@ -481,23 +598,26 @@ func (in *Input) called() bool {
 
 // uncalled returns the reason why the API server did not call Lanyard for the pod Sent.
 func (in *Input) uncalled() New {
-	n := New{Outcome: injected.Without}
+	n := problem(injected.Without, "", "", checkFix)
 	selected, certain := cluster.Selects(in.Registration, in.Sent.GetLabels())
 	switch {
+	case in.absent():
+		n.Outcome, n.Reason, n.Text = injected.Excluded, "not_installed", "Lanyard is not installed, so no pod gets credentials"
+		n.Fix = "Install it. To see whether the cluster is ready: lanyard check --pre"
 	case !in.Called:
-		n.Outcome, n.Why = injected.Excluded, "Lanyard is not called for the namespace: "+in.exclusion()
+		n.Outcome, n.Text = injected.Excluded, "Lanyard is not called for the namespace: "+in.exclusion()
 		n.Fix = "Move the workload to another namespace, or include this one."
 	case !selected:
-		n.Outcome, n.Why = injected.Excluded, "Lanyard is not called for the pod: the objectSelector of the webhook "+cluster.PodWebhook+" does not select it"
+		n.Outcome, n.Text = injected.Excluded, "Lanyard is not called for the pod: the objectSelector of the webhook "+cluster.PodWebhook+" does not select it"
 		n.Fix = "Correct the labels of the pod template, or the objectSelector."
 	case in.unreachable() != "":
-		n.Why, n.Fix = "the API server cannot call Lanyard: "+in.unreachable(), checkFix
+		n.Text, n.Fix = "the API server cannot call Lanyard: "+in.unreachable(), callFix(in.unreachable())
 	case in.Probe != nil && in.Probe.Problem() != nil && !in.Probe.Denial.ShowsCall():
-		n.Why, n.Fix = "the API server did not call Lanyard for this pod. The cause is not known, because the pod of a probe was not created: "+in.Probe.Problem().Error(), checkFix
+		n.Text, n.Fix = "the API server did not call Lanyard for this pod. The cause is not known, because the pod of a probe was not created: "+in.Probe.Problem().Error(), checkFix
 	case certain && in.Registration != nil:
-		n.Why, n.Fix = "the API server did not call Lanyard for this pod, though it can, and the webhook "+cluster.PodWebhook+" selects it", checkFix
+		n.Text, n.Fix = "the API server did not call Lanyard for this pod, though it can, and the webhook "+cluster.PodWebhook+" selects it", checkFix
 	default:
-		n.Why = "the API server did not call Lanyard for this pod, though it can: the webhook " + cluster.PodWebhook + " does not select it"
+		n.Text = "the API server did not call Lanyard for this pod, though it can: the webhook " + cluster.PodWebhook + " does not select it"
 		n.Fix = "Compare the pod with the objectSelector and the matchConditions of the webhook."
 	}
 	return n
@@ -514,10 +634,16 @@ func (in *Input) exclusion() string {
 	return "the namespaceSelector of the webhook " + cluster.PodWebhook + " does not select it"
 }
 
-// hint returns the likely cause of a ServiceAccount that does not ask for an identity, and the
-// fix: an annotation of another webhook, or else an annotation that looks like Lanyard's but has
-// another prefix, or none.
-func (in *Input) hint() (hint, fix string) {
+// hint is the likely cause of a ServiceAccount that does not ask for an identity, and the fix. It is
+// wrong if somebody must do something.
+type hint struct {
+	text, fix string
+	wrong     bool
+}
+
+// hint returns an annotation of another webhook, or else an annotation that looks like Lanyard's
+// but has another prefix, or none.
+func (in *Input) hint() hint {
 	values := in.metadata().Annotations
 	if i := slices.IndexFunc(peer.All(), func(p *peer.Peer) bool { return p.Asks(values) }); i >= 0 {
 		return in.peer(peer.All()[i])
@@ -529,23 +655,25 @@ func (in *Input) hint() (hint, fix string) {
 			continue // a word that others use as well
 		}
 		if full := annotations.Prefix + name; full != key && slices.Contains(known, full) && in.IsIdentity(full) {
-			return fmt.Sprintf(": %s has no effect, Lanyard reads %s", key, full), "Correct the annotation."
+			return hint{fmt.Sprintf(": %s has no effect, Lanyard reads %s", key, full), "Correct the annotation.", true}
 		}
 	}
-	return "", ""
+	return hint{}
 }
 
-// peer returns the hint about an annotation of another webhook, and the fix.
-// There is nothing to do if Lanyard does not adopt it: the other webhook may be there.
-func (in *Input) peer(p *peer.Peer) (hint, fix string) {
+// peer returns the hint about an annotation of another webhook. Nothing is wrong if Lanyard does
+// not adopt it: the other webhook may be there.
+func (in *Input) peer(p *peer.Peer) hint {
 	adopted := slices.Contains(in.Peers, p.Name)
 	switch {
 	case adopted && in.Called:
-		return ": " + p.Identity[0] + " is not adopted yet", "Adopt it: lanyard adopt --namespace " + in.Namespace.Name
+		return hint{": " + p.Identity[0] + " is not adopted yet", "Adopt it: lanyard label serviceaccounts --namespace " + in.Namespace.Name, true}
 	case adopted:
-		return ": " + p.Identity[0] + " is not adopted, because Lanyard is not called for the namespace: " + in.exclusion(), ""
+		return hint{": " + p.Identity[0] + " is not adopted, because Lanyard is not called for the namespace: " + in.exclusion(),
+			"If Lanyard is to give the credentials, include the namespace.", false}
 	}
-	return fmt.Sprintf(": %s is for %s, and Lanyard does not adopt it here (docs/migrate/adoption.md)", p.Identity[0], p.Program), ""
+	return hint{fmt.Sprintf(": %s is for %s, and Lanyard does not adopt it here (docs/migrate/adoption.md)", p.Identity[0], p.Program),
+		fmt.Sprintf("If Lanyard is to give the credentials: lanyard migrate --from %s --namespace %s shows the annotations.", p.Name, in.Namespace.Name), false}
 }
 
 // containers describes the containers of a pod. decision contains the findings about them; it may
@@ -589,8 +717,8 @@ var sentences = []struct {
 }{
 	{injected.None, "", others, "it has the credentials of another webhook, and its ServiceAccount asks Lanyard for none"},
 	{injected.Current, "", others, "it has the credentials of a new pod, from another webhook"},
-	{injected.Excluded, "", nowhere, "it has no credentials: Lanyard is not called for the namespace"},
-	{injected.Excluded, "", anywhere, "it has credentials from the time before Lanyard was not called for the namespace"},
+	{injected.Excluded, "", nowhere, "it has no credentials, because Lanyard is not called for it"},
+	{injected.Excluded, "", anywhere, "it has credentials from before, when Lanyard was called for it"},
 	{injected.OptedOut, "", anywhere, "it asks for no credentials"},
 	{injected.None, "", anywhere, "it has no credentials, like a new pod"},
 	{injected.LeftOut, "", anywhere, "none of its containers gets credentials, like a new pod"},
@@ -599,9 +727,11 @@ var sentences = []struct {
 	{injected.Unknown, "", anywhere, "it cannot be compared with a new pod, whose credentials are not known"},
 	{injected.Without, "", anywhere, "it has no credentials, and a new pod gets some"},
 	{injected.Stale, injected.Without, anywhere, "it has credentials, and a new pod gets none"},
+	{injected.Stale, injected.None, anywhere, "it has credentials, and a new pod gets none"},
 	{injected.Stale, "", anywhere, "its credentials differ from the credentials of a new pod"},
 	{injected.Current, "", nowhere, "it has no credentials, like a new pod"},
 	{injected.Current, "", anywhere, "it has the credentials of a new pod"},
+	{ask.Shadowed, "", anywhere, "it has the credentials of a new pod, but SDKs may ignore them"},
 }
 
 // origin says who injected a pod.
@@ -624,45 +754,44 @@ func (in *Input) origin() origin {
 	return anywhere
 }
 
-// compared compares the running pod with a new one. It first decides about the pod itself, and if
-// that differs, uses the API server's answer about a new pod. If another webhook injected it, only
-// the pod template shows what its containers set themselves.
-func (in *Input) compared() injected.Comparison {
-	pod, s := in.Live, in.Settings
-	selection, _ := in.ParsePod(pod.GetAnnotations(), pod.GetLabels()[annotations.Inject])
-	compared, err := in.compare()
-	switch state := compared.State; {
-	case selection.OptOut, err == nil && state == injected.OptedOut:
-		return injected.Comparison{State: injected.OptedOut}
-	case !in.called():
-		return injected.Comparison{State: injected.Excluded}
+// judge compares the running pod with a new one, as lanyard status does. If the pod differs, it uses
+// the API server's answer about a new pod.
+func (in *Input) judge() ask.Verdict {
+	verdict, err := in.running()
+	if err != nil { // the pod of a custom kind has a mistake
+		return ask.Verdict{Comparison: injected.Comparison{State: injected.Unknown}}
+	}
+	decided := verdict.State != injected.Unknown && in.Answer.Local != "" && !verdict.OfOthers
+	switch {
+	case verdict.State == injected.OptedOut, verdict.State == injected.Excluded:
+		return verdict
 	case in.Got == nil:
-		return injected.Comparison{State: injected.Unknown}
-	case in.origin() == others:
-	case err == nil && state != injected.Stale && state != injected.Without && state != injected.Unknown, err == nil && in.Answer.Local != "":
-		return compared
+		return ask.Verdict{Comparison: injected.Comparison{State: injected.Unknown}}
+	case !verdict.Ask && !verdict.OfOthers, decided:
+		return verdict
 	}
-	result := in.read(pod).Against(in.read(in.Got), s)
-	if result.State == injected.Unknown && in.ServiceAccount != nil && !in.asks() {
-		result.State = injected.None
+	verdict.Settle(in.read(in.Live).Against(in.read(in.Got), in.Settings))
+	if verdict.State == injected.Unknown && in.ServiceAccount != nil && !in.asks() {
+		verdict.State = injected.None
 	}
-	return result
+	return verdict
 }
 
-// errUnread is the error of a comparison without a ServiceAccount, or without settings.
-var errUnread = errors.New("not read")
-
-// compare compares the running pod with a new one, without asking the API server.
-func (in *Input) compare() (injected.Comparison, error) {
-	if in.ServiceAccount == nil || in.Unread {
-		return injected.Comparison{}, errUnread
-	}
+// running judges the running pod without asking the API server.
+func (in *Input) running() (ask.Verdict, error) {
 	text, err := json.Marshal(in.Live)
 	if err != nil {
-		return injected.Comparison{}, err
+		return ask.Verdict{}, err
 	}
-	account := ask.Account(in.Namespace, in.ServiceAccount)
-	return injected.Compare(in.Settings, account, annotations.NamespaceObject(in.Namespace), text, in.unchanged())
+	var comparer *injected.Comparer
+	if in.ServiceAccount != nil {
+		comparer = injected.NewComparer(in.Settings, ask.Account(in.Namespace, in.ServiceAccount), annotations.NamespaceObject(in.Namespace))
+	}
+	r := &ask.Running{
+		Settings: in.Settings, Comparer: comparer, Pod: text, Labels: in.Live.GetLabels(), Annotations: in.Live.GetAnnotations(), Called: in.Called, Registration: in.Registration,
+		Unchanged: in.unchanged(), Unread: in.Unread, Variables: in.ConfigMaps,
+	}
+	return r.Judge()
 }
 
 // unchanged reports whether the running pod was created with the current annotations of its
@@ -675,33 +804,48 @@ func (in *Input) unchanged() bool {
 func (in *Input) live(n *New) *Live {
 	pod := in.Live
 	created, annotated := pod.GetCreationTimestamp(), cluster.Annotated(&in.metadata().ObjectMeta)
-	compared, from := in.compared(), in.origin()
+	verdict, from := in.judge(), in.origin()
 	l := &Live{
-		State: compared.State, Differences: compared.Differences,
+		State: verdict.State, Differences: verdict.Differences,
 		Injected: pod.GetAnnotations()[annotations.Injected], Created: created.UTC().Format(time.RFC3339),
 		OlderThanAnnotations: !annotated.IsZero() && created.Before(&annotated),
 		Containers:           in.containers(pod, nil),
 	}
 	for _, s := range sentences {
 		if s.state == l.State && (s.outcome == "" || s.outcome == n.Outcome) && (s.origin == anywhere || s.origin == from) {
-			l.Why = s.why
+			l.Text = s.why
 			break
 		}
 	}
-	if l.State != injected.Without && l.State != injected.Stale {
-		return l
-	}
-	l.Fix = in.restart()
-	switch {
-	case l.OlderThanAnnotations:
-		l.Why += ": it is older than the annotations of its ServiceAccount"
-	case l.State == injected.Stale: // the cause is not known
-	case annotated.IsZero():
-		l.Why += ": it was created before its ServiceAccount was annotated, or while Lanyard was not called"
-	default:
-		l.Why += ": it was created while Lanyard was not called"
+	l.Reason, l.Status = string(l.State), finding.NotApplicable
+	switch l.State {
+	case injected.Current:
+		l.Status = finding.OK
+	case injected.Unknown:
+		l.Status, l.Fix = finding.Skipped, cmp.Or(n.Fix, "See: lanyard check")
+	case ask.Shadowed:
+		f := &verdict.Shadows[0]
+		l.Status, l.Reason, l.Fix = finding.Failed, string(f.Reason), f.Fix
+		l.Text += ": container " + f.Container + ": " + f.Detail
+	case injected.Without, injected.Stale:
+		in.outdated(l, annotated)
 	}
 	return l
+}
+
+// outdated describes a running pod that must be replaced. annotated is when its ServiceAccount was
+// annotated.
+func (in *Input) outdated(l *Live, annotated metav1.Time) {
+	l.Status, l.Fix = finding.Failed, in.restart()
+	switch {
+	case l.OlderThanAnnotations:
+		l.Text += ": it is older than the annotations of its ServiceAccount"
+	case l.State == injected.Stale: // the cause is not known
+	case annotated.IsZero():
+		l.Text += ": it was created before its ServiceAccount was annotated, or while Lanyard was not called"
+	default:
+		l.Text += ": it was created while Lanyard was not called"
+	}
 }
 
 // recreated is the advice for a pod whose controller replaces it.
@@ -716,7 +860,7 @@ func (in *Input) restart() string {
 	case o.Name == "":
 		return "Nothing replaces this pod. Delete it, and create it again from its manifest: " + remove
 	case o.Kind.Restarts && o.ByHand == "":
-		return "Restart its workload: lanyard restart " + o.Name + namespace
+		return "Restart its workload: kubectl rollout restart " + o.Name + namespace
 	case o.Kind.Restarts:
 		return fmt.Sprintf("A restart of %s does not replace the pod: %s. %s%s", o.Name, o.ByHand, recreated, remove)
 	case o.Kind.Kind == "CronJob":

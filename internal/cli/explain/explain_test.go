@@ -18,6 +18,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/ask"
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
+	"github.com/lanyard-dev/lanyard/internal/cli/finding"
+	"github.com/lanyard-dev/lanyard/internal/cli/survey"
 	"github.com/lanyard-dev/lanyard/internal/peer"
 	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
@@ -63,7 +65,7 @@ func injectPod(t *testing.T, pod *corev1.Pod, role string) *corev1.Pod {
 func input(t *testing.T) *Input {
 	t.Helper()
 	return &Input{
-		Settings: newSettings(t), Object: "deployment/cart", Called: true,
+		Settings: newSettings(t), Object: "deployment/cart", Called: true, Named: true,
 		Namespace:          &metav1.ObjectMeta{Name: "shop"},
 		ServiceAccountName: "cart",
 		ServiceAccount: &metav1.ObjectMeta{
@@ -83,6 +85,16 @@ func waiting(in *Input, values map[string]string) {
 	in.Got, in.ServiceAccount.Annotations, in.ServiceAccount.Labels = nil, values, map[string]string{"lanyard.dev/identity": "required"}
 }
 
+// expectNextSteps expects a next step of each finding that is not fine.
+func expectNextSteps(t *testing.T, e *Explanation) {
+	t.Helper()
+	for _, f := range e.Findings {
+		if isFine := f.Status == finding.OK || f.Status == finding.NotApplicable; !isFine && f.Fix == "" || f.Status == finding.OK && f.Fix != "" || f.About == "" || f.Text == "" {
+			t.Errorf("got the finding %+v", f)
+		}
+	}
+}
+
 func TestNewPods(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -99,45 +111,45 @@ func TestNewPods(t *testing.T) {
 		},
 		"the ServiceAccount asks for nothing": {
 			func(in *Input) { in.ServiceAccount.Annotations, in.Got = nil, newPod() },
-			injected.Without, reason.NoIdentity, "the ServiceAccount cart has no annotation that asks for an identity", false,
+			injected.None, reason.NoIdentity, "the ServiceAccount cart has no annotation that asks for an identity", false,
 		},
 		"the annotation has no prefix": {
 			func(in *Input) {
 				in.ServiceAccount.Annotations, in.Got = map[string]string{"aws-role-arn": role, "audience": "x"}, newPod()
 			},
-			injected.Without, reason.NoIdentity, "the ServiceAccount cart has no annotation that asks for an identity: audience has no effect, Lanyard reads lanyard.dev/audience", true,
+			injected.None, reason.NoIdentity, "the ServiceAccount cart has no annotation that asks for an identity: audience has no effect, Lanyard reads lanyard.dev/audience", true,
 		},
 		"the annotation has another prefix": {
 			func(in *Input) {
 				in.ServiceAccount.Annotations, in.Got = map[string]string{"example.com/audience": "x", "lanyard.io/aws-role-arn": role}, newPod()
 			},
-			injected.Without, reason.NoIdentity, "the ServiceAccount cart has no annotation that asks for an identity: lanyard.io/aws-role-arn has no effect, Lanyard reads lanyard.dev/aws-role-arn", true,
+			injected.None, reason.NoIdentity, "the ServiceAccount cart has no annotation that asks for an identity: lanyard.io/aws-role-arn has no effect, Lanyard reads lanyard.dev/aws-role-arn", true,
 		},
 		"the annotation is another webhook's": {
 			func(in *Input) {
 				in.ServiceAccount.Annotations, in.Got = map[string]string{"eks.amazonaws.com/role-arn": role}, newPod()
 			},
-			injected.Without, reason.NoIdentity, "the ServiceAccount cart has no annotation that asks for an identity: eks.amazonaws.com/role-arn is for amazon-eks-pod-identity-webhook, and Lanyard does not adopt it here (docs/migrate/adoption.md)", false,
+			injected.None, reason.NoIdentity, "the ServiceAccount cart has no annotation that asks for an identity: eks.amazonaws.com/role-arn is for amazon-eks-pod-identity-webhook, and Lanyard does not adopt it here (docs/migrate/adoption.md)", false,
 		},
 		"the annotation is another webhook's without a value": {
 			func(in *Input) {
 				in.ServiceAccount.Annotations, in.Got = map[string]string{"eks.amazonaws.com/role-arn": ""}, newPod()
 			},
-			injected.Without, reason.NoIdentity, "the ServiceAccount cart has no annotation that asks for an identity", false,
+			injected.None, reason.NoIdentity, "the ServiceAccount cart has no annotation that asks for an identity", false,
 		},
 		"the annotation is another webhook's, and not adopted yet": {
 			func(in *Input) {
 				in.ServiceAccount.Annotations, in.Got = map[string]string{"iam.gke.io/gcp-service-account": "x", "eks.amazonaws.com/role-arn": role}, newPod()
 				in.Peers = []string{"eks"}
 			},
-			injected.Without, reason.NoIdentity, "the ServiceAccount cart has no annotation that asks for an identity: eks.amazonaws.com/role-arn is not adopted yet", true,
+			injected.None, reason.NoIdentity, "the ServiceAccount cart has no annotation that asks for an identity: eks.amazonaws.com/role-arn is not adopted yet", true,
 		},
 		"the annotation is another webhook's, in an excluded namespace": {
 			func(in *Input) {
 				in.ServiceAccount.Annotations, in.Got = map[string]string{"eks.amazonaws.com/role-arn": role}, newPod()
 				in.Peers, in.Called = peer.Names(), false
 			},
-			injected.Without, reason.NoIdentity, "the ServiceAccount cart has no annotation that asks for an identity: eks.amazonaws.com/role-arn is not adopted, because Lanyard is not called for the namespace: the namespaceSelector of the webhook pods.lanyard.dev does not select it", false,
+			injected.None, reason.NoIdentity, "the ServiceAccount cart has no annotation that asks for an identity: eks.amazonaws.com/role-arn is not adopted, because Lanyard is not called for the namespace: the namespaceSelector of the webhook pods.lanyard.dev does not select it", false,
 		},
 		"the pod opts out by an annotation": {
 			func(in *Input) {
@@ -287,7 +299,8 @@ func TestNewPods(t *testing.T) {
 			in := input(t)
 			test.change(in)
 			got := Explain(in)
-			if got.New.Outcome != test.outcome || got.New.Reason != test.reason || !strings.HasPrefix(got.New.Why, test.why) || got.Problem() != test.problem {
+			expectNextSteps(t, got)
+			if got.New.Outcome != test.outcome || got.New.Reason != string(test.reason) || !strings.HasPrefix(got.New.Text, test.why) || got.Problem() != test.problem {
 				t.Errorf("got %+v and problem %t, want %s, %q, %q and problem %t", got.New, got.Problem(), test.outcome, test.reason, test.why, test.problem)
 			}
 		})
@@ -309,7 +322,7 @@ func TestRunningPods(t *testing.T) {
 		"more than a new": {func(in *Input) {
 			in.Live, in.Got, in.ServiceAccount.Annotations = injectedPod(t, role), newPod(), nil
 		}, injected.Stale, "it has credentials, and a new pod gets none", true},
-		"new pods denied":  {func(in *Input) { in.Live, in.Got, in.Answer = injectedPod(t, role), nil, *denied(ask.ByOther, "no") }, injected.Unknown, "it cannot be compared", false},
+		"new pods denied":  {func(in *Input) { in.Live, in.Got, in.Answer = injectedPod(t, role), nil, *denied(ask.ByOther, "no") }, injected.Unknown, "it cannot be compared", true},
 		"older than asked": {func(in *Input) { in.Live = newPod(); annotated(in, time.Unix(100, 0)) }, injected.Without, "it has no credentials, and a new pod gets some: it is older than the annotations of its ServiceAccount", true},
 		"younger than asked": {func(in *Input) {
 			live := newPod()
@@ -322,12 +335,14 @@ func TestRunningPods(t *testing.T) {
 			t.Parallel()
 			in := input(t)
 			test.change(in)
-			got := Explain(in).Live
-			if got.State != test.state || !strings.HasPrefix(got.Why, test.why) || (got.Fix != "") != test.fix {
+			explained := Explain(in)
+			expectNextSteps(t, explained)
+			got := explained.Live
+			if got.State != test.state || !strings.HasPrefix(got.Text, test.why) || (got.Fix != "") != test.fix {
 				t.Errorf("got %+v, want %s and %q", got, test.state, test.why)
 			}
-			if name != "older than asked" && strings.Contains(got.Why, "older") {
-				t.Errorf("got %q", got.Why)
+			if name != "older than asked" && strings.Contains(got.Text, "older") {
+				t.Errorf("got %q", got.Text)
 			}
 		})
 	}
@@ -345,11 +360,11 @@ func TestRunningPodsInTheWordsOfStatus(t *testing.T) {
 	}{
 		"excluded": {
 			func(in *Input) { in.Live, in.Got, in.Called = newPod(), newPod(), false },
-			injected.Excluded, cluster.GuardExcluded, "it has no credentials: Lanyard is not called for the namespace",
+			injected.Excluded, cluster.GuardExcluded, "it has no credentials, because Lanyard is not called for it",
 		},
 		"excluded after the injection": {
 			func(in *Input) { in.Live, in.Got, in.Called = injectedPod(t, role), newPod(), false },
-			injected.Excluded, cluster.GuardExcluded, "it has credentials from the time before",
+			injected.Excluded, cluster.GuardExcluded, "it has credentials from before",
 		},
 		"opted out": {
 			func(in *Input) {
@@ -378,7 +393,7 @@ func TestRunningPodsInTheWordsOfStatus(t *testing.T) {
 			in := input(t)
 			test.change(in)
 			got := Explain(in)
-			if got.Live.State != test.state || got.Guard != test.guard || !strings.HasPrefix(got.Live.Why, test.why) || got.Live.Fix != "" {
+			if got.Live.State != test.state || got.Guard != test.guard || !strings.HasPrefix(got.Live.Text, test.why) || (got.Live.Fix != "") != (test.state == injected.Unknown) {
 				t.Errorf("got %+v and guard %q, want %s, %q and %q", got.Live, got.Guard, test.state, test.guard, test.why)
 			}
 		})
@@ -439,8 +454,8 @@ func TestARunningPodOfAnotherWebhook(t *testing.T) {
 			in := input(t)
 			test.change(in)
 			got := Explain(in)
-			if got.Live.State != test.want || got.Live.Why != test.why {
-				t.Errorf("got %s: %q, want %s: %q", got.Live.State, got.Live.Why, test.want, test.why)
+			if got.Live.State != test.want || got.Live.Text != test.why {
+				t.Errorf("got %s: %q, want %s: %q", got.Live.State, got.Live.Text, test.want, test.why)
 			}
 			var text strings.Builder
 			got.Print(&command.Page{W: &text})
@@ -465,7 +480,7 @@ func TestTheFixIsForOneWorkload(t *testing.T) {
 		owner Owner
 		want  string
 	}{
-		"a Deployment":        {Owner{"deployment/cart", kind("deployment"), ""}, "Restart its workload: lanyard restart deployment/cart --namespace shop"},
+		"a Deployment":        {Owner{"deployment/cart", kind("deployment"), ""}, "Restart its workload: kubectl rollout restart deployment/cart --namespace shop"},
 		"a paused Deployment": {Owner{"deployment/cart", kind("deployment"), "it is paused"}, "A restart of deployment/cart does not replace the pod: it is paused. Delete the pod, and its controller creates a new one: kubectl delete pod cart-0 --namespace shop"},
 		"no owner":            {Owner{}, "Nothing replaces this pod. Delete it, and create it again from its manifest: kubectl delete pod cart-0 --namespace shop"},
 		"a Job":               {Owner{"job/load", kind("job"), "x"}, "A Job is not restarted. Delete the Job, and create it again from its manifest: kubectl delete job/load --namespace shop"},
@@ -489,7 +504,7 @@ func TestTheFixIsForOneWorkload(t *testing.T) {
 func TestLocalAnswersShowTheirLimits(t *testing.T) {
 	t.Parallel()
 	in := input(t)
-	in.Answer.Local, in.Missing = "you may not create pods", []Missing{{"create pods in the namespace shop", "the dry run of a pod"}}
+	in.Answer.Local, in.Missing = "you may not create pods", []finding.Finding{{Status: finding.Skipped, About: aboutDryRun, Text: "the dry run of a pod: you may not create pods in the namespace shop", Fix: "Ask."}}
 	got := Explain(in)
 	if !got.New.Local || !strings.HasPrefix(got.New.Limits, "other webhooks, policies and quotas were not asked") || got.Problem() {
 		t.Errorf("got %+v and problem %t", got.New, got.Problem())
@@ -499,7 +514,7 @@ func TestLocalAnswersShowTheirLimits(t *testing.T) {
 	got.Print(p)
 	for _, want := range []string{
 		"\nnew pods: injected\n  evaluated here, not by the cluster: ",
-		"\nYOU MAY NOT                        NEEDED FOR\ncreate pods in the namespace shop  the dry run of a pod\n",
+		"\n  ? the dry run of a pod: you may not create pods in the namespace shop\n    Ask.\n",
 	} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("got %q, want %q", text.String(), want)
@@ -528,7 +543,7 @@ func TestServiceAccounts(t *testing.T) {
 	in := input(t)
 	annotated(in, time.Unix(100, 0))
 	want := ServiceAccount{Name: "cart", Exists: true, Read: true, Annotated: "1970-01-01T00:01:40Z", Identities: []Identity{{Provider: "aws", Name: role}}}
-	if diff := cmp.Diff(want, Explain(in).ServiceAccount); diff != "" {
+	if diff := cmp.Diff(want, Explain(in).ServiceAccount, cmp.AllowUnexported(ServiceAccount{})); diff != "" {
 		t.Errorf("ServiceAccount (-want +got):\n%s", diff)
 	}
 }
@@ -548,8 +563,8 @@ func TestUnguardedServiceAccounts(t *testing.T) {
 	} {
 		in := input(t)
 		test.change(in)
-		if got := Explain(in); (got.ServiceAccount.Fix != "") != test.want || got.Problem() != test.want {
-			t.Errorf("%s: got fix %q and problem %t, want %t", name, got.ServiceAccount.Fix, got.Problem(), test.want)
+		if got := Explain(in); (got.ServiceAccount.label.Fix != "") != test.want || got.Problem() != test.want {
+			t.Errorf("%s: got fix %q and problem %t, want %t", name, got.ServiceAccount.label.Fix, got.Problem(), test.want)
 		}
 	}
 }
@@ -641,7 +656,7 @@ func TestAPodWithoutAContainerThatTakesPart(t *testing.T) {
 			in := input(t)
 			in.Sent, in.Got, in.Live, in.Probe, in.Answer = test.pod, test.pod, test.pod, &ask.Answer{}, test.answer
 			got := Explain(in)
-			if got.New.Outcome != test.outcome || got.New.Reason != test.reason || got.Problem() != test.problem || got.Live.State != injected.LeftOut {
+			if got.New.Outcome != test.outcome || got.New.Reason != string(test.reason) || got.Problem() != test.problem || got.Live.State != injected.LeftOut {
 				t.Errorf("got %+v, %+v and problem %t, want %s, %s and problem %t", got.New, got.Live, got.Problem(), test.outcome, test.reason, test.problem)
 			}
 			if len(got.New.Containers) != 1 || len(got.New.Containers[0].Reasons) != 1 || got.New.Containers[0].Reasons[0].Reason != test.finding {
@@ -660,7 +675,7 @@ func TestAPodThatTheObjectSelectorDoesNotSelect(t *testing.T) {
 	}}}
 	in.Got, in.Live, in.Probe = newPod(), newPod(), &ask.Answer{}
 	got := Explain(in)
-	if got.New.Outcome != injected.Excluded || !strings.Contains(got.New.Why, "objectSelector") || got.Live.State != injected.Excluded {
+	if got.New.Outcome != injected.Excluded || !strings.Contains(got.New.Text, "objectSelector") || got.Live.State != injected.Excluded {
 		t.Errorf("got %+v and %+v, want %s", got.New, got.Live, injected.Excluded)
 	}
 }
@@ -675,5 +690,112 @@ func TestEveryDenialHasAFix(t *testing.T) {
 		if fixes[r] == "" {
 			t.Errorf("%s has no fix", r)
 		}
+	}
+}
+
+// U5 of the review of users: the first question of everybody had no next step.
+func TestAServiceAccountThatAsksForNothingHasANextStep(t *testing.T) {
+	t.Parallel()
+	for sentence, test := range map[string]struct {
+		change func(*Input)
+		text   string
+		fix    string
+	}{
+		"its own ServiceAccount": {
+			func(*Input) {}, "the ServiceAccount cart has no annotation that asks for an identity",
+			"If it needs credentials, annotate the ServiceAccount. For the commands, also with azure or gcp: lanyard trust aws cart --namespace shop",
+		},
+		"one of the same name asks elsewhere": {
+			func(in *Input) { in.Elsewhere = []string{"team-a", "team-b"} },
+			"the ServiceAccount cart has no annotation that asks for an identity; the ServiceAccount of the same name asks for one in: team-a, team-b",
+			"If it needs credentials, annotate the ServiceAccount. For the commands, also with azure or gcp: lanyard trust aws cart --namespace shop",
+		},
+		"the pod names none, and others ask": {
+			func(in *Input) {
+				in.Named, in.ServiceAccountName, in.Askers = false, "default", []string{"cart", "mail"}
+			},
+			"the pod sets no serviceAccountName, and the ServiceAccount default has no annotation that asks for an identity",
+			"If it needs credentials, set serviceAccountName in the pod template to a ServiceAccount that asks for an identity: cart, mail.",
+		},
+		"the pod names none, and nobody asks": {
+			func(in *Input) { in.Named, in.ServiceAccountName = false, "default" },
+			"the pod sets no serviceAccountName, and the ServiceAccount default has no annotation that asks for an identity",
+			"If it needs credentials, create a ServiceAccount for it, and set serviceAccountName in the pod template. For the annotation, also with azure or gcp: lanyard trust aws NAME --namespace shop",
+		},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			t.Parallel()
+			in := input(t)
+			in.ServiceAccount.Annotations, in.Got = nil, newPod()
+			test.change(in)
+			got := Explain(in)
+			if got.New.Outcome != injected.None || got.New.Text != test.text || got.New.Fix != test.fix || got.Problem() {
+				t.Errorf("got %+v, want %q and %q", got.New, test.text, test.fix)
+			}
+		})
+	}
+}
+
+// U1 of the review of users: the guard of an installation that is gone denied pods, and explain did
+// not run.
+func TestWithoutAnInstallation(t *testing.T) {
+	t.Parallel()
+	in := input(t)
+	in.Installation = &survey.Installation{}
+	in.Registration, in.Called, in.Got = in.Installation.Registration(), false, newPod()
+	got := Explain(in)
+	if got.New.Outcome != injected.Excluded || got.New.Reason != "not_installed" || got.New.Fix != "Install it. To see whether the cluster is ready: lanyard check --pre" || !got.Problem() {
+		t.Errorf("got %+v", got.New)
+	}
+	in.Got, in.Answer = nil, *denied(ask.ByGuard, "x")
+	in.Leftovers = []survey.Leftover{{Kind: "validatingadmissionpolicybinding", Name: "lanyard-guard-pods", DeniesPods: true}}
+	got = Explain(in)
+	if want := "Remove it, or install Lanyard again: kubectl delete validatingadmissionpolicybinding/lanyard-guard-pods"; got.New.Outcome != Denied || got.New.Fix != want {
+		t.Errorf("got %+v, want %s", got.New, want)
+	}
+}
+
+// U4 of the review of users: a pod with static keys was current, with the exit code 0.
+func TestVariablesThatMakeSDKsIgnoreTheIdentity(t *testing.T) {
+	t.Parallel()
+	own, from := newPod(), newPod()
+	own.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "AWS_ACCESS_KEY_ID", Value: "x"}}
+	from.Spec.Containers[0].EnvFrom = []corev1.EnvFromSource{
+		{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "s3"}}},
+		{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "keys"}}},
+	}
+	for sentence, test := range map[string]struct {
+		pod        *corev1.Pod
+		configMaps map[string]string
+		want       injected.State
+		fix        string
+	}{
+		"a variable of its own":            {own, nil, ask.Shadowed, "Remove AWS_ACCESS_KEY_ID from the container."},
+		"a variable of a ConfigMap":        {from, map[string]string{"AWS_PROFILE": "minio", "BUCKET": "b"}, ask.Shadowed, "Remove AWS_PROFILE from the ConfigMap s3."},
+		"another variable of a ConfigMap":  {from, map[string]string{"BUCKET": "b"}, injected.Current, ""},
+		"a ConfigMap that may not be read": {from, nil, injected.Current, ""},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			t.Parallel()
+			in := input(t)
+			in.Sent, in.Got, in.Live = test.pod, injectPod(t, test.pod, role), injectPod(t, test.pod, role)
+			in.ConfigMaps, in.Secrets = ask.ConfigMaps{}, []string{"keys"}
+			if test.configMaps != nil {
+				in.ConfigMaps.Add(in.Settings, "s3", test.configMaps)
+			}
+			got := Explain(in)
+			expectNextSteps(t, got)
+			if got.Live.State != test.want || got.Live.Fix != test.fix || got.New.Fix != test.fix || got.Problem() != (test.want == ask.Shadowed) {
+				t.Errorf("got %+v and %+v, want %s and %q", got.New, got.Live, test.want, test.fix)
+			}
+			in.Unread = true // so that only the API server's pod shows that the pod is current
+			if got := Explain(in); got.Live.State != test.want {
+				t.Errorf("got %s for a pod that is compared with the API server's, want %s", got.Live.State, test.want)
+			}
+			secret := got.Findings[len(got.Findings)-1]
+			if secret.About != "secret/keys" || !strings.HasPrefix(secret.Fix, "To list its keys: kubectl get secret keys --namespace shop -o go-template=") {
+				t.Errorf("got %+v, want the Secret", secret)
+			}
+		})
 	}
 }

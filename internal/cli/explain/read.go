@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -24,6 +23,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/ask"
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
+	"github.com/lanyard-dev/lanyard/internal/cli/finding"
 	"github.com/lanyard-dev/lanyard/internal/probe"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
@@ -67,6 +67,7 @@ func explainObject(ctx context.Context, c *command.CLI, args []string) (*Explana
 	if err := r.namespace(ctx, info.Namespace); err != nil {
 		return nil, err
 	}
+	r.in.Named = true
 	isServiceAccount := info.Mapping.Resource == command.CoreResource("serviceaccounts")
 	var pod *unstructured.Unstructured
 	if isServiceAccount {
@@ -87,20 +88,37 @@ func explainObject(ctx context.Context, c *command.CLI, args []string) (*Explana
 	if err := r.registration(ctx); err != nil {
 		return nil, err
 	}
+	if err := r.variables(ctx, pod); err != nil {
+		return nil, err
+	}
+	if r.in.ServiceAccount != nil && !r.in.asks() {
+		r.askers(ctx)
+	}
 	if err := r.ask(ctx, pod); err != nil {
 		return nil, err
 	}
-	explanation := Explain(r.in)
-	explanation.InjectedBy = c.Webhook.InjectedBy
-	return explanation, nil
+	explanation, known := Explain(r.in), len(r.in.Missing)
+	if explanation.event, err = r.event(ctx, info, &explanation.New); explanation.event != nil {
+		explanation.Findings = append(explanation.Findings, *explanation.event)
+	}
+	explanation.Findings = append(explanation.Findings, r.in.Missing[known:]...)
+	return explanation, err
 }
+
+// What the user lacks a right for.
+const (
+	aboutNamespace = "the label and the policy of the namespace"
+	aboutDryRun    = "the dry run of a pod"
+)
 
 // lacks reports whether a request for reading failed because the user lacks a right, and notes
 // the right. purpose is the part of the explanation that needs the right.
 func (r *reader) lacks(err error, purpose string) bool {
 	right := probe.MissingRight(err)
 	if right != "" {
-		r.in.Missing = append(r.in.Missing, Missing{right, purpose})
+		f := finding.NoRight(right, "%s", purpose)
+		f.About = purpose
+		r.in.Missing = append(r.in.Missing, f)
 	}
 	return right != ""
 }
@@ -108,7 +126,7 @@ func (r *reader) lacks(err error, purpose string) bool {
 // namespace reads the Namespace. Its policy is one of the rules of the webhook.
 func (r *reader) namespace(ctx context.Context, name string) error {
 	list, err := command.Namespaces(ctx, r.typed, name)
-	if r.in.Namespace = list[0]; err != nil && !r.lacks(err, "the label and the policy of the namespace") {
+	if r.in.Namespace = list[0]; err != nil && !r.lacks(err, aboutNamespace) {
 		return err
 	}
 	r.unread = cmp.Or(r.unread, err)
@@ -142,7 +160,7 @@ func (r *reader) template(ctx context.Context, info *resource.Info) (*unstructur
 	if !found {
 		return nil, command.Usagef("%s makes no pods: name a ServiceAccount, a pod or a workload such as a deployment", r.in.Object)
 	}
-	r.in.ServiceAccountName = cluster.ServiceAccountOf(object)
+	r.in.ServiceAccountName, r.in.Named = cluster.ServiceAccountOf(object), cluster.NamesServiceAccount(object)
 	if len(path) > 0 {
 		return cluster.PodOf(object)
 	}
@@ -160,11 +178,11 @@ func (r *reader) original() (*unstructured.Unstructured, error) {
 	if err != nil {
 		return nil, err
 	}
-	compared, err := r.in.compare()
-	if err != nil && !errors.Is(err, errUnread) {
+	verdict, err := r.in.running()
+	if err != nil {
 		return nil, err
 	}
-	return ask.Original(text, r.in.Settings, r.in.unchanged(), compared.Decision)
+	return ask.Original(text, r.in.Settings, r.in.unchanged(), verdict.Decision)
 }
 
 // get reads an object of the namespace.
@@ -215,28 +233,90 @@ func (r *reader) ownerOf(ctx context.Context, reference *metav1.OwnerReference) 
 
 // registration fills in whether Lanyard is called for the namespace, and whether the guard is
 // in place.
-func (r *reader) registration(ctx context.Context) (err error) {
-	r.mutating, err = r.Installation(ctx, r.typed)
+func (r *reader) registration(ctx context.Context) error {
+	parts, err := r.Survey()
+	if err != nil {
+		return err
+	}
+	installation, err := parts.Installation(ctx)
 	if err != nil && !r.lacks(err, "the namespaces that Lanyard is called for, and the guard") {
 		return err
 	}
+	r.mutating, r.in.Installation = installation.Registration(), installation
 	r.in.Called, r.in.Registration = cluster.CalledFor(r.mutating, r.in.Settings, r.in.Namespace), r.mutating
-	r.in.GuardProblem = "its policy was not read"
-	if p := r.Webhook.Policies; r.mutating == nil && p != nil {
-		r.in.GuardProblem, r.in.NoGuard = p.Problem, p.Problem != ""
-	}
-	if r.mutating == nil {
+	if r.in.GuardProblem = "its policy was not read"; installation == nil {
 		return nil
 	}
-	problem, err := cluster.GuardProblem(ctx, r.typed, r.mutating)
+	if r.in.Leftovers, err = parts.Leftovers(ctx); err != nil && !r.lacks(err, "the policies of an earlier installation") {
+		return err
+	}
+	if installation.Absent() {
+		return nil
+	}
+	problem, err := parts.Guard(ctx, r.mutating)
 	switch {
 	case err == nil:
 		r.in.GuardProblem, r.in.NoGuard = problem, problem != ""
 	case !r.lacks(err, "the guard"):
-		return fmt.Errorf("guard of %s: %w", r.mutating.Name, err)
+		return fmt.Errorf("guard: %w", err)
 	}
 	return nil
 }
+
+// variables reads the ConfigMaps that containers take variables from, as far as they can be read.
+func (r *reader) variables(ctx context.Context, pod *unstructured.Unstructured) error {
+	text, err := json.Marshal(pod.Object)
+	if err != nil {
+		return err
+	}
+	configMaps, secrets, err := ask.Sources(text)
+	if err != nil { // a custom kind has a mistake in its template
+		return nil //nolint:nilerr // the API server says what it is
+	}
+	r.in.ConfigMaps = ask.ConfigMaps{}
+	if r.in.Secrets = secrets; !r.in.asks() {
+		r.in.Secrets = nil
+	}
+	for _, name := range configMaps {
+		configMap, err := r.typed.CoreV1().ConfigMaps(r.in.Namespace.Name).Get(ctx, name, metav1.GetOptions{})
+		if err == nil {
+			r.in.ConfigMaps.Add(r.in.Settings, name, configMap.Data)
+		} else if !apierrors.IsNotFound(err) && !r.lacks(err, "the variables in the ConfigMap "+name) {
+			return fmt.Errorf("configmap %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// maxAskers is how many ServiceAccounts are enough for a hint.
+const maxAskers = 5
+
+// askers looks for ServiceAccounts that ask for an identity, in the namespace, and by the same name
+// elsewhere. A user who may not list them gets no hint.
+func (r *reader) askers(ctx context.Context) {
+	in := r.in
+	accounts := r.typed.CoreV1().ServiceAccounts
+	if list, err := accounts(in.Namespace.Name).List(ctx, metav1.ListOptions{Limit: maxListed}); err == nil {
+		for i := range list.Items {
+			if len(in.Askers) < maxAskers && in.AskForIdentity(list.Items[i].Annotations) {
+				in.Askers = append(in.Askers, list.Items[i].Name)
+			}
+		}
+	}
+	if in.ServiceAccountName == cluster.DefaultServiceAccount { // which every namespace has
+		return
+	}
+	if list, err := accounts(metav1.NamespaceAll).List(ctx, metav1.ListOptions{Limit: maxListed, FieldSelector: "metadata.name=" + in.ServiceAccountName}); err == nil {
+		for i := range list.Items {
+			if len(in.Elsewhere) < maxAskers && in.AskForIdentity(list.Items[i].Annotations) {
+				in.Elsewhere = append(in.Elsewhere, list.Items[i].Namespace)
+			}
+		}
+	}
+}
+
+// maxListed is how many ServiceAccounts are read for a hint.
+const maxListed = 500
 
 // ask asks for the credentials of a new pod. If the answer of the cluster is inconclusive, it
 // asks about a second pod, with the label of the probe.
@@ -257,7 +337,10 @@ func (r *reader) ask(ctx context.Context, pod *unstructured.Unstructured) error 
 	}
 	in.Answer = asker.Ask(ctx, in.Namespace, in.ServiceAccount, pod)
 	if in.Answer.Missing != "" {
-		in.Missing = append(in.Missing, Missing{in.Answer.Missing, "the dry run of a pod"})
+		in.Missing = append(in.Missing, finding.Finding{
+			Status: finding.Skipped, About: aboutDryRun, Reason: finding.MissingRight, Text: aboutDryRun + ": you may not " + in.Answer.Missing,
+			Fix: "Ask an administrator for the ClusterRole edit in the namespace " + in.Namespace.Name + ".",
+		})
 	}
 	if in.Answer.Pod != nil {
 		in.Got = in.Answer.Pod

@@ -96,7 +96,7 @@ func injectText(t *testing.T, o *options, text string) ([]inject.Result, string)
 	if err != nil {
 		t.Fatal(err)
 	}
-	results, err := inject.Inject(documents, o.Settings, o.Namespace)
+	results, err := inject.Inject(documents, o.Settings, o.Namespace, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -184,6 +184,7 @@ func (o objects) Get(_ context.Context, namespace, name string) (metadatacache.O
 type unrecorded struct{}
 
 func (unrecorded) RecordInjection(string)                          {}
+func (unrecorded) RecordFinding(string)                            {}
 func (unrecorded) RecordAdmission(_, _, _ string, _ time.Duration) {}
 
 // labelled returns objects with the value of a label.

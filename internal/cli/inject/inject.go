@@ -60,9 +60,10 @@ type Result struct {
 
 // Inject changes the documents as the webhook would. It returns a Result for each
 // object that the webhook would be called for, in their order. s are the settings of the
-// webhook, and namespace is the namespace of objects that do not name one. The error is
-// for documents that are not objects of Kubernetes.
-func Inject(documents []*Document, s *annotations.Settings, namespace string) ([]Result, error) {
+// webhook, and namespace is the namespace of objects that do not name one. others has objects that
+// are not in the documents; it may be nil. The error is for documents that are not objects of
+// Kubernetes, and of others.
+func Inject(documents []*Document, s *annotations.Settings, namespace string, others Others) ([]Result, error) {
 	var objects []*object
 	for _, d := range documents {
 		err := d.eachObject(nil, d.json, func(o *object) {
@@ -76,6 +77,11 @@ func Inject(documents []*Document, s *annotations.Settings, namespace string) ([
 	run, err := newInjection(s, objects)
 	if err != nil {
 		return nil, err
+	}
+	if run.others = others; others != nil {
+		if err := run.addOthers(objects); err != nil {
+			return nil, err
+		}
 	}
 	var results []Result
 	for _, found := range objects {
@@ -123,11 +129,12 @@ type injection struct {
 	*annotations.Settings
 	serviceAccounts map[types.NamespacedName]*annotations.Object
 	namespaces      map[string]*annotations.Object
+	others          Others
 }
 
 // newInjection collects the ServiceAccounts and Namespaces.
 func newInjection(s *annotations.Settings, objects []*object) (*injection, error) {
-	run := &injection{s, map[types.NamespacedName]*annotations.Object{}, map[string]*annotations.Object{}}
+	run := &injection{Settings: s, serviceAccounts: map[types.NamespacedName]*annotations.Object{}, namespaces: map[string]*annotations.Object{}}
 	for _, found := range objects {
 		switch {
 		case found.is("ServiceAccount"):
@@ -220,6 +227,9 @@ func (run *injection) decide(o *object) (*Result, error) {
 	switch {
 	case isDenied && denied.Reason == reason.ServiceAccountNotFound:
 		result.Reason, result.Message = denied.Reason, "the manifests do not have its ServiceAccount"
+		if result.Denied = run.others != nil; result.Denied {
+			result.Message = fmt.Sprintf("neither the manifests nor the cluster have its ServiceAccount %s: add it, or correct serviceAccountName", cluster.ServiceAccountOf(&o.whole))
+		}
 		return result, nil
 	case isDenied:
 		return &Result{Object: result.Object, Namespace: result.Namespace, Denied: true, Reason: denied.Reason, Message: denied.Err.Error()}, nil
@@ -412,7 +422,7 @@ func NewCommand(c *command.CLI) *cobra.Command {
 	config := *k.all.Lookup("config")
 	config.Usage = "YAML file with the settings of the webhook, as its own --config. Other settings in it have no effect."
 	cmd.Flags().AddFlag(&config)
-	cmd.Flags().BoolVar(&k.cluster, "cluster", false, "Use the settings of the webhook in the cluster, instead of flags of the webhook.")
+	cmd.Flags().BoolVar(&k.cluster, "cluster", false, "Use the settings of the webhook in the cluster, instead of flags of the webhook, and the ServiceAccounts and Namespaces of the cluster that the manifests do not have.")
 	return cmd
 }
 
@@ -437,7 +447,15 @@ func (k *injectCommand) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	results, err := Inject(documents, settings, namespace)
+	var others Others
+	if k.cluster {
+		client, _, err := k.Clients()
+		if err != nil {
+			return err
+		}
+		others = inCluster{cmd.Context(), client}
+	}
+	results, err := Inject(documents, settings, namespace, others)
 	if err != nil {
 		return err
 	}

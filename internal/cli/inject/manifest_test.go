@@ -196,7 +196,7 @@ func TestErrorsNameTheFile(t *testing.T) {
 			t.Parallel()
 			documents, err := inject.Read("test", strings.NewReader(test.text))
 			if err == nil {
-				_, err = inject.Inject(documents, defaults(t).Settings, "team")
+				_, err = inject.Inject(documents, defaults(t).Settings, "team", nil)
 			}
 			if err == nil || !strings.HasPrefix(err.Error(), test.want) {
 				t.Errorf("got error %v, want %q", err, test.want)

@@ -10,7 +10,7 @@
 //	serviceaccount.go  translates ServiceAccounts
 //	pod.go             translates pod templates
 //	program.go         the peer's own objects: flags, ConfigMaps, webhooks
-//	manifest.go        makes the changes in files
+//	manifest.go        reads files
 //
 // The annotations of ServiceAccounts are translated by peer.Adopt, as the webhook does
 // with --adopt, so that the two never disagree.
@@ -35,8 +35,8 @@ type Options struct {
 	From []*peer.Peer
 	// Remove reports whether the annotations of the peers are removed.
 	Remove bool
-	// Cluster reports whether the stock was read from a cluster. Pod templates are not
-	// changed there: that would restart the pods.
+	// Cluster reports whether the stock was read from a cluster. Of files, the plan lists what
+	// somebody must change.
 	Cluster bool
 	// Namespace is the namespace of objects that name none.
 	Namespace string
@@ -57,11 +57,9 @@ type Item struct {
 	Why string `json:"why,omitempty"`
 }
 
-// Change changes the annotations of an object, or of its pod template.
+// Change changes the annotations of a ServiceAccount.
 type Change struct {
 	Object *Object
-	// Path is where the metadata is in the object.
-	Path []string
 	// Set has annotations to add, or to give another value.
 	Set map[string]string
 	// Remove lists annotations to remove, sorted.
@@ -92,11 +90,14 @@ func New(stock []*Object, o *Options) *Plan {
 	// The plan must not depend on the defaults of the cluster.
 	known, options := *o.Settings, *o
 	known.Parameters, known.ReservedAudiences = map[string]string{}, annotations.CommonAPIServerAudiences()
-	options.Settings = &known
+	if options.Settings = &known; !o.Cluster {
+		known.Peers = nil // somebody edits the files, and does not write the record of adoption
+	}
 	p := &planner{
 		Options: &options, plan: &Plan{Items: []Item{}, Config: map[string]any{}},
 		lanyard:    "lanyard", // the name that the manifests and the chart have
 		accounts:   map[string][]*Object{},
+		agents:     map[string][]string{},
 		needTokens: map[string]bool{}, mapped: map[string]map[string]string{}, lacking: map[string]int{},
 	}
 	if o.Cluster {
@@ -151,6 +152,8 @@ type planner struct {
 	accounts map[string][]*Object
 	// needTokens are the ServiceAccounts whose pods have Azure's label.
 	needTokens map[string]bool
+	// agents are the pods of a ServiceAccount that get their credentials from an agent on the node.
+	agents map[string][]string
 	// mapped are the entries of EKS's ConfigMap, as annotations, by namespace and name.
 	mapped map[string]map[string]string
 	// composesRoles reports whether EKS's program makes ARNs of the names of roles.
@@ -187,10 +190,14 @@ func (p *planner) index(o *Object) {
 		maps.Copy(p.mapped, mapped)
 	case slices.Contains(o.Registration.Webhooks, cluster.PodWebhook):
 		p.lanyard = o.Name
-	case o.Pod != nil && p.has("azure") && o.Pod.Labels[azureUse] == "true":
-		p.needTokens[accountOf(o)] = true
 	}
 	for _, from := range p.From {
+		if o.Pod != nil && o.usesAgent(from) {
+			p.agents[accountOf(o)] = append(p.agents[accountOf(o)], o.Name)
+		}
+		if o.Pod != nil && from.Name == "azure" && o.Pod.Labels[azureUse] == "true" && !o.Pod.bound(from) {
+			p.needTokens[accountOf(o)] = true
+		}
 		values := o.settings(from)
 		p.composesRoles = p.composesRoles || values["--compose-role-arn"] == "true"
 		if tenant := values["AZURE_TENANT_ID"]; tenant != "" {
@@ -241,18 +248,34 @@ func (p *planner) leavesWork(first int) bool {
 	})
 }
 
-// change adds a change of the annotations that o has.
-func (p *planner) change(o *Object, path []string, has, set map[string]string, remove []string) {
-	c := Change{Object: o, Path: path, Set: maps.Clone(set), Remove: slices.Compact(slices.Sorted(slices.Values(remove)))}
+// change adds a change of the annotations of a ServiceAccount. For a file, it adds an item.
+func (p *planner) change(o *Object, set map[string]string, remove []string) {
+	c := Change{Object: o, Set: maps.Clone(set), Remove: slices.Sorted(slices.Values(remove))}
 	maps.DeleteFunc(c.Set, func(key, value string) bool {
-		got, found := has[key]
+		got, found := o.Annotations[key]
 		return found && got == value
 	})
-	c.Remove = slices.DeleteFunc(c.Remove, func(key string) bool {
-		_, found := has[key]
+	c.Remove = slices.DeleteFunc(slices.Compact(c.Remove), func(key string) bool {
+		_, found := o.Annotations[key]
 		return !found
 	})
-	if len(c.Set)+len(c.Remove) > 0 {
-		p.plan.Changes = append(p.plan.Changes, c)
+	if len(c.Set)+len(c.Remove) == 0 {
+		return
 	}
+	p.plan.Changes = append(p.plan.Changes, c)
+	if !p.Cluster {
+		p.item(o, "its manifest", peer.Manual, "", c.String())
+	}
+}
+
+// String returns the change as an instruction.
+func (c *Change) String() string {
+	var steps []string
+	for _, key := range slices.Sorted(maps.Keys(c.Set)) {
+		steps = append(steps, fmt.Sprintf("Set %s: %q.", key, c.Set[key]))
+	}
+	if len(c.Remove) > 0 {
+		steps = append(steps, "Remove "+strings.Join(c.Remove, ", ")+".")
+	}
+	return strings.Join(steps, " ")
 }

@@ -55,7 +55,7 @@ func (k *migrateCommand) cluster(ctx context.Context, o *Options) (*migration, e
 	if err != nil {
 		return nil, err
 	}
-	result := &migration{Plan: New(stock, o), what: "ServiceAccounts"}
+	result := &migration{Plan: New(stock, o), inCluster: true, written: k.write}
 	result.Changes = len(result.Plan.Changes)
 	if k.write {
 		r.writeServiceAccounts(ctx, result)

@@ -8,7 +8,6 @@ import (
 	"context"
 	_ "embed" // the help text
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -21,9 +20,6 @@ import (
 
 //go:embed migrate.txt
 var migrateHelp string
-
-// outputDiff is one more value of --output.
-const outputDiff = "diff"
 
 // migrateCommand holds the flags of migrate.
 type migrateCommand struct {
@@ -39,7 +35,7 @@ func NewCommand(c *command.CLI) *cobra.Command {
 	k := &migrateCommand{CLI: c}
 	k.Files.Recursive = true
 	cmd := command.New(migrateHelp, cobra.NoArgs, func(cmd *cobra.Command, _ []string) error { return k.run(cmd.Context()) })
-	k.Output.AddFlag(cmd, "Migration", outputDiff)
+	k.Output.AddFlag(cmd, "Migration")
 	k.AddConfig(cmd)
 	command.AddAllNamespaces(cmd, &k.All)
 	names := peer.Names()
@@ -48,23 +44,21 @@ func NewCommand(c *command.CLI) *cobra.Command {
 	_ = cmd.RegisterFlagCompletionFunc("from", cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp))
 	cmd.Flags().StringArrayVarP(&k.Files.Filenames, "filename", "f", nil,
 		"File or directory with manifests in YAML or JSON, or - for the standard input, instead of the cluster. Can be repeated.")
-	cmd.Flags().BoolVar(&k.write, "write", false, "Write the changes.")
-	cmd.Flags().BoolVar(&k.remove, "remove", false, "Also remove the annotations that are not needed any more.")
+	cmd.Flags().BoolVar(&k.write, "write", false, "Write the changes onto the ServiceAccounts.")
+	cmd.Flags().BoolVar(&k.remove, "remove", false, "Also remove the annotations of the other webhook that are not needed any more.")
 	return cmd
 }
 
 // migration is a plan and its results.
 type migration struct {
 	*Plan
-	// Changes is the number of ServiceAccounts or files that change.
+	// Changes is the number of ServiceAccounts that change.
 	Changes int `json:"changes"`
 	// Written is the number of them that were written, Errors are why others were not.
 	Written int      `json:"written"`
 	Errors  []string `json:"errors,omitempty"`
-	// the kind of the changes: ServiceAccounts, or files.
-	what    string
-	written bool
-	diff    string
+	// written reports whether --write was set, and inCluster whether it can be.
+	written, inCluster bool
 }
 
 func (k *migrateCommand) run(ctx context.Context) error {
@@ -86,22 +80,30 @@ func (k *migrateCommand) run(ctx context.Context) error {
 	if options.Namespace, err = k.Namespace(); err != nil {
 		return err
 	}
-	plan := k.manifests
-	if options.Cluster {
-		plan = k.cluster
+	if following, _ := options.following(); options.Cluster && k.remove && len(following) > 0 {
+		return fmt.Errorf("--remove: Lanyard adopts the annotations of %s, and would remove its own with them: remove %[1]s from config.adopt first", following[0].Name)
 	}
-	result, err := plan(ctx, options)
+	result, err := k.plan(ctx, options)
 	if err != nil {
 		return err
 	}
-	result.written = k.write
-	if err := k.show(result); err != nil {
-		return err
+	for _, message := range result.Errors {
+		k.Note("error: %s", message)
 	}
-	if len(result.Errors) > 0 {
-		return command.ErrFound
+	return command.FoundIf(len(result.Errors) > 0, k.Output.Write(k.CLI, result))
+}
+
+// plan plans for files, or for a cluster, where it also writes if that is wanted.
+func (k *migrateCommand) plan(ctx context.Context, o *Options) (*migration, error) {
+	if o.Cluster {
+		return k.cluster(ctx, o)
 	}
-	return nil
+	stock, err := k.readManifests()
+	if err != nil {
+		return nil, err
+	}
+	plan := New(stock, o)
+	return &migration{Plan: plan, Changes: len(plan.Changes)}, nil
 }
 
 // check checks that the flags fit together.
@@ -111,29 +113,10 @@ func (k *migrateCommand) check() error {
 		return command.Usagef("--from: got none, want one or more of %s", strings.Join(peer.Names(), ", "))
 	case files && k.All:
 		return command.Usagef("--all-namespaces: got it with --filename, want one of them")
-	case !files && k.Format == outputDiff:
-		return command.Usagef("--output diff: got it without --filename, want files to compare with")
-	case k.write && slices.Contains(k.Files.Filenames, "-"):
-		return command.Usagef("--write: got it with the standard input, want files; --output diff shows the changes")
+	case files && (k.write || k.remove):
+		return command.Usagef("--write and --remove: got one with --filename, want a cluster: they change ServiceAccounts")
 	}
 	return nil
-}
-
-// show writes the result.
-func (k *migrateCommand) show(result *migration) error {
-	for _, message := range result.Errors {
-		k.Note("error: %s", message)
-	}
-	if k.Format != outputDiff {
-		return k.Output.Write(k.CLI, result)
-	}
-	for i := range result.Items {
-		if item := &result.Items[i]; item.Result == peer.Manual || item.Result == peer.Unsupported {
-			k.Note("%s: %s: %s: %s", item.Result, nameOf(item), item.Found, item.Why)
-		}
-	}
-	_, err := fmt.Fprint(k.Out, result.diff)
-	return err
 }
 
 // nameOf names the object of an item.
@@ -177,11 +160,11 @@ func (m *migration) Print(p *command.Page) {
 	p.Text(0, command.Title, strings.Join(counts, ", "))
 	switch {
 	case m.written:
-		p.Line("%s written: %d of %d", m.what, m.Written, m.Changes)
-	case m.Changes > 0:
-		p.Line("%s to write: %d, with --write", m.what, m.Changes)
-	default:
-		p.Line("no %s to write", m.what)
+		p.Line("ServiceAccounts written: %d of %d", m.Written, m.Changes)
+	case m.Changes > 0 && m.inCluster:
+		p.Line("ServiceAccounts to write: %d, with --write", m.Changes)
+	case m.inCluster:
+		p.Line("no ServiceAccounts to write")
 	}
 }
 

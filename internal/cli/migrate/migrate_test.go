@@ -4,6 +4,7 @@
 package migrate_test
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
 	"maps"
@@ -13,8 +14,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/yaml"
 
@@ -24,6 +29,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/provider"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/test/support/golden"
+	"github.com/lanyard-dev/lanyard/test/support/peers"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -48,35 +54,30 @@ func peersNamed(t *testing.T, names ...string) []*peer.Peer {
 }
 
 // read reads manifests, by their names.
-func read(t *testing.T, files map[string]string) (manifests []*migrate.Manifest, stock []*migrate.Object) {
+func read(t *testing.T, files map[string]string) (stock []*migrate.Object) {
 	t.Helper()
 	for _, name := range slices.Sorted(maps.Keys(files)) {
-		m, err := migrate.ReadManifest(name, []byte(files[name]))
+		objects, err := migrate.ReadManifest(name, []byte(files[name]))
 		if err != nil {
 			t.Fatal(err)
 		}
-		manifests, stock = append(manifests, m), append(stock, m.Objects...)
+		stock = append(stock, objects...)
 	}
-	return manifests, stock
+	return stock
 }
 
-// rewrite plans for manifests, and returns them as they are afterwards.
-func rewrite(t *testing.T, files map[string]string, remove bool, names ...string) (plan *migrate.Plan, after map[string]string, diff string) {
+// planOf plans for manifests, and makes the changes in the stock.
+func planOf(t *testing.T, stock []*migrate.Object, remove bool, names ...string) *migrate.Plan {
 	t.Helper()
-	peers := peersNamed(t, names...)
-	manifests, stock := read(t, files)
-	plan = migrate.New(stock, &migrate.Options{Settings: newSettings(t), From: peers, Remove: remove, Namespace: "default"})
-	after = maps.Clone(files)
-	for _, m := range manifests {
-		text, changed := plan.Rewrite(m)
-		after[m.Name] = text
-		diff += changed
+	plan := migrate.New(stock, &migrate.Options{Settings: newSettings(t), From: peersNamed(t, names...), Remove: remove, Namespace: "default"})
+	for _, c := range plan.Changes {
+		c.Object.Annotations = apply(c.Object.Annotations, peer.Adoption{Set: c.Set, Remove: c.Remove})
 	}
-	return plan, after, diff
+	return plan
 }
 
 // testdata returns the manifests of a peer: the texts whose heading is the name of a file.
-func testdata(t *testing.T, name string) map[string]string {
+func testdata(t testing.TB, name string) map[string]string {
 	t.Helper()
 	texts, err := golden.Read(fileOf(name))
 	if err != nil {
@@ -99,21 +100,21 @@ func TestGolden(t *testing.T) {
 	for _, name := range peer.Names() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			files := testdata(t, name)
-			plan, after, diff := rewrite(t, files, false, name)
+			stock := read(t, testdata(t, name))
+			plan := planOf(t, stock, false, name)
 			text, err := yaml.Marshal(plan)
 			if err != nil {
 				t.Fatal(err)
 			}
 			golden.Compare(t, fileOf(name), "the plan", string(text), *update)
-			golden.Compare(t, fileOf(name), "the diff", diff, *update)
-			_, _, removed := rewrite(t, files, true, name)
-			golden.Compare(t, fileOf(name), "the diff with --remove", removed, *update)
-
-			again, _, diff := rewrite(t, after, false, name)
-			if diff != "" || again.Count(peer.Translated) > 0 {
-				t.Errorf("a second migration changes something: %+v\n%s", again.Items, diff)
+			if again := planOf(t, stock, false, name); len(again.Changes) > 0 || again.Count(peer.Translated) > 0 {
+				t.Errorf("a second migration changes something: %+v", again.Items)
 			}
+			removed := ""
+			for _, c := range planOf(t, stock, true, name).Changes {
+				removed += fmt.Sprintf("%s/%s: %s\n", c.Object.Namespace, c.Object.Name, c.String())
+			}
+			golden.Compare(t, fileOf(name), "what --remove removes", removed, *update)
 		})
 	}
 }
@@ -123,7 +124,8 @@ func TestGolden(t *testing.T) {
 func TestThePlanHasEveryKey(t *testing.T) {
 	t.Parallel()
 	for _, name := range peer.Names() {
-		plan, _, _ := rewrite(t, testdata(t, name), false, name)
+		stock := read(t, testdata(t, name))
+		plan := migrate.New(stock, &migrate.Options{Settings: newSettings(t), From: peersNamed(t, name), Namespace: "default"})
 		text, err := yaml.Marshal(plan)
 		if err != nil {
 			t.Fatal(err)
@@ -131,7 +133,6 @@ func TestThePlanHasEveryKey(t *testing.T) {
 		if strings.Contains(string(text), "must-not-be-shown") {
 			t.Errorf("%s: the plan has a variable of the program", name)
 		}
-		_, stock := read(t, testdata(t, name))
 		for _, o := range stock {
 			keys := slices.Concat(slices.Collect(maps.Keys(o.Annotations)), slices.Collect(maps.Keys(o.Labels)))
 			if o.Pod != nil {
@@ -170,20 +171,25 @@ func TestMigrateAgreesWithAdoption(t *testing.T) {
 		plan, after := migrated(t, has, names)
 		got := after
 		delete(adopted, annotations.Adopted)
-		if emptyAudience(has) {
-			continue // adoption has the pods denied, migrate leaves it out
-		}
 		if denied(s, adopted) {
 			if !maps.Equal(has, after) {
 				t.Fatalf("%v: changes to %v, which is denied", has, after)
 			}
 			continue
 		}
-		if diff := cmp.Diff(adopted, got); diff != "" {
+		if diff := gocmp.Diff(adopted, got); diff != "" {
 			t.Fatalf("%v: adoption and migration differ (-adopted +migrated):\n%s", has, diff)
 		}
 		if again := peer.Adopt(s, adoptable, after); len(again.Set)+len(again.Remove) > 0 {
 			t.Fatalf("%v: adoption changes what was migrated: %+v", has, again)
+		}
+		adopting := *s
+		adopting.Peers = names
+		_, after = migratedWith(t, &adopting, has, names)
+		again := peer.Adopt(s, adoptable, after)
+		delete(again.Set, annotations.Adopted)
+		if again.Remove = slices.DeleteFunc(again.Remove, func(key string) bool { return key == annotations.Adopted }); len(again.Set)+len(again.Remove) > 0 {
+			t.Fatalf("%v: adoption changes what was migrated beside it: %+v", has, again)
 		}
 		if len(plan.Changes) > 0 {
 			checked++
@@ -221,6 +227,43 @@ func TestMigrateTakesOverWhatWasAdopted(t *testing.T) {
 	}
 }
 
+// Before the other webhook goes, the roles of its ConfigMap must be on the ServiceAccounts, and the
+// others must still follow their annotations.
+func TestWhileThePeerIsAdoptedMigrateWritesTheRest(t *testing.T) {
+	t.Parallel()
+	s := newSettings(t)
+	s.Peers = []string{"eks", "azure"}
+	has := map[string]string{"eks.amazonaws.com/role-arn": "arn:aws:iam::111122223333:role/a", "azure.workload.identity/client-id": "00000000-1111-2222-3333-444444444444"}
+	adopted := apply(has, peer.Adopt(s, peer.Of(s), has))
+	stock := []*migrate.Object{
+		{Kind: "ConfigMap", Namespace: "kube-system", Name: "pod-identity-webhook", Data: map[string]string{
+			"config": `{"a/exact": {"RoleARN": "arn:aws:iam::111122223333:role/exact"}, "*/any": {"RoleARN": "arn:aws:iam::111122223333:role/any"}}`,
+		}},
+		{Kind: "ServiceAccount", Namespace: "a", Name: "adopted", Annotations: adopted},
+		{Kind: "ServiceAccount", Namespace: "a", Name: "new", Annotations: has},
+		{Kind: "ServiceAccount", Namespace: "a", Name: "exact"},
+		{Kind: "ServiceAccount", Namespace: "b", Name: "any"},
+	}
+	plan := migrate.New(stock, &migrate.Options{Settings: s, From: peersNamed(t, "eks", "azure"), Cluster: true})
+	got := map[string]map[string]string{}
+	for _, c := range plan.Changes {
+		if len(c.Remove) > 0 {
+			t.Errorf("removes %v from %s", c.Remove, c.Object.Name)
+		}
+		got[c.Object.Name] = apply(c.Object.Annotations, peer.Adoption{Set: c.Set})
+	}
+	mapped := func(name string) map[string]string {
+		return map[string]string{
+			"lanyard.dev/aws-role-arn": "arn:aws:iam::111122223333:role/" + name, "lanyard.dev/token-expiration-seconds": "86400",
+			"lanyard.dev/aws-token-path": "/var/run/secrets/eks.amazonaws.com/serviceaccount/token",
+		}
+	}
+	want := map[string]map[string]string{"exact": mapped("exact"), "any": mapped("any"), "new": adopted}
+	if diff := gocmp.Diff(want, got); diff != "" {
+		t.Errorf("the changed ServiceAccounts (-want +got):\n%s", diff)
+	}
+}
+
 // The peer's annotations were removed after --adopt was, but before migrate.
 func TestMigrateRemovesNothingThatWasAdopted(t *testing.T) {
 	t.Parallel()
@@ -234,7 +277,7 @@ func TestMigrateRemovesNothingThatWasAdopted(t *testing.T) {
 	delete(adopted, "eks.amazonaws.com/role-arn")
 	_, after := migrated(t, adopted, []string{"eks"})
 	delete(adopted, annotations.Adopted)
-	if diff := cmp.Diff(adopted, after); diff != "" {
+	if diff := gocmp.Diff(adopted, after); diff != "" {
 		t.Errorf("annotations (-want +got):\n%s", diff)
 	}
 }
@@ -245,20 +288,16 @@ func denied(s *annotations.Settings, values map[string]string) bool {
 	return slices.ContainsFunc(errs, func(err *field.Error) bool { return err.Type != field.ErrorTypeRequired })
 }
 
-func emptyAudience(has map[string]string) bool {
-	for key, value := range has {
-		if strings.HasSuffix(key, "/audience") && value == "" {
-			return true
-		}
-	}
-	return false
-}
-
 // migrated returns the annotations of a ServiceAccount after a migration.
 func migrated(t *testing.T, has map[string]string, names []string) (*migrate.Plan, map[string]string) {
 	t.Helper()
+	return migratedWith(t, newSettings(t), has, names)
+}
+
+func migratedWith(t *testing.T, s *annotations.Settings, has map[string]string, names []string) (*migrate.Plan, map[string]string) {
+	t.Helper()
 	account := &migrate.Object{Kind: "ServiceAccount", Namespace: "a", Name: "b", Annotations: has}
-	plan := migrate.New([]*migrate.Object{account}, &migrate.Options{Settings: newSettings(t), From: peersNamed(t, names...), Cluster: true})
+	plan := migrate.New([]*migrate.Object{account}, &migrate.Options{Settings: s, From: peersNamed(t, names...), Cluster: true})
 	after := maps.Clone(has)
 	for _, c := range plan.Changes {
 		maps.Copy(after, c.Set)
@@ -270,7 +309,8 @@ func migrated(t *testing.T, has map[string]string, names []string) (*migrate.Pla
 }
 
 func apply(has map[string]string, a peer.Adoption) map[string]string {
-	after := maps.Clone(has)
+	after := map[string]string{}
+	maps.Copy(after, has)
 	maps.Copy(after, a.Set)
 	for _, key := range a.Remove {
 		delete(after, key)
@@ -327,17 +367,17 @@ metadata:
 spec: {containers: [{name: a, image: a}, {name: b, image: b}]}
 `
 	for sentence, tt := range map[string]struct{ has, peer, want, by string }{
-		"commas of EKS":                     {`eks.amazonaws.com/skip-containers: a,b`, "eks", "lanyard.dev/skip-containers: a,b", ""},
-		"a space never matched with EKS":    {`eks.amazonaws.com/skip-containers: "a, b"`, "eks", "lanyard.dev/skip-containers: a", ""},
-		"quotes of EKS":                     {`eks.amazonaws.com/skip-containers: '"a",b'`, "eks", "lanyard.dev/skip-containers: a,b", ""},
+		"commas of EKS":                     {`eks.amazonaws.com/skip-containers: a,b`, "eks", "lanyard.dev/skip-containers=a,b", ""},
+		"a space never matched with EKS":    {`eks.amazonaws.com/skip-containers: "a, b"`, "eks", "lanyard.dev/skip-containers=a", ""},
+		"quotes of EKS":                     {`eks.amazonaws.com/skip-containers: '"a",b'`, "eks", "lanyard.dev/skip-containers=a,b", ""},
 		"quotes that do not end":            {`eks.amazonaws.com/skip-containers: '"a,b'`, "eks", "", migrateNothing},
 		"an empty list":                     {`eks.amazonaws.com/skip-containers: ""`, "eks", "", migrateNothing},
-		"semicolons of Azure":               {`azure.workload.identity/skip-containers: "a; b;"`, "azure", "lanyard.dev/skip-containers: a,b", ""},
+		"semicolons of Azure":               {`azure.workload.identity/skip-containers: "a; b;"`, "azure", "lanyard.dev/skip-containers=a,b", ""},
 		"commas of Azure are no separator":  {`azure.workload.identity/skip-containers: "a,b"`, "azure", "", migrateNothing},
-		"commas of Google":                  {`cloud.google.com/skip-containers: "a, b,gcloud-setup"`, "gcp", "lanyard.dev/skip-containers: a,b", ""},
-		"a short lifetime of EKS":           {`eks.amazonaws.com/token-expiration: "0"`, "eks", `lanyard.dev/token-expiration-seconds: "600"`, ""},
-		"a long lifetime of EKS":            {`eks.amazonaws.com/token-expiration: "90000"`, "eks", `lanyard.dev/token-expiration-seconds: "86400"`, ""},
-		"a short lifetime of Google":        {`cloud.google.com/token-expiration: "600"`, "gcp", `lanyard.dev/token-expiration-seconds: "3600"`, ""},
+		"commas of Google":                  {`cloud.google.com/skip-containers: "a, b,gcloud-setup"`, "gcp", "lanyard.dev/skip-containers=a,b", ""},
+		"a short lifetime of EKS":           {`eks.amazonaws.com/token-expiration: "0"`, "eks", `lanyard.dev/token-expiration-seconds=600`, ""},
+		"a long lifetime of EKS":            {`eks.amazonaws.com/token-expiration: "90000"`, "eks", `lanyard.dev/token-expiration-seconds=86400`, ""},
+		"a short lifetime of Google":        {`cloud.google.com/token-expiration: "600"`, "gcp", `lanyard.dev/token-expiration-seconds=3600`, ""},
 		"a short lifetime of Azure":         {`azure.workload.identity/service-account-token-expiration: "600"`, "azure", "", string(peer.Manual)},
 		"no lifetime of Azure":              {`azure.workload.identity/service-account-token-expiration: ""`, "azure", "", migrateNothing},
 		"a word as the lifetime of Google":  {`cloud.google.com/token-expiration: soon`, "gcp", "", string(peer.Manual)},
@@ -348,28 +388,74 @@ spec: {containers: [{name: a, image: a}, {name: b, image: b}]}
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			t.Parallel()
-			text := fmt.Sprintf(pod, tt.has)
-			plan, after, _ := rewrite(t, map[string]string{"pod.yaml": text}, false, tt.peer)
-			want := text
-			if tt.want != "" {
-				want = strings.Replace(text, "\nspec:", "\n    "+tt.want+"\nspec:", 1)
+			plan := planOf(t, read(t, map[string]string{"pod.yaml": fmt.Sprintf(pod, tt.has)}), false, tt.peer)
+			got := slices.DeleteFunc(plan.Items, func(item migrate.Item) bool { return item.Object != "pod/p" })
+			if by := cmp.Or(tt.by, manual); len(got) != 1 || string(got[0].Result) != by {
+				t.Fatalf("got %+v, want one with the result %s", got, by)
 			}
-			if diff := cmp.Diff(want, after["pod.yaml"]); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
-			if tt.by != "" && plan.Count(peer.Result(tt.by)) != 1 {
-				t.Errorf("got %+v, want one with the result %s", plan.Items, tt.by)
+			if tt.want != "" && (got[0].Becomes != tt.want || !strings.HasPrefix(got[0].Why, "A change would restart the pods")) {
+				t.Errorf("got %+v, want %s, and where", got[0], tt.want)
 			}
 		})
 	}
 }
 
-const migrateNothing = string(peer.NothingToDo)
+const (
+	migrateNothing = string(peer.NothingToDo)
+	manual         = string(peer.Manual)
+)
+
+func TestManifestErrors(t *testing.T) {
+	t.Parallel()
+	bomb := "a: &a [x,x,x,x,x,x,x,x,x,x]\n"
+	for i := byte('b'); i < 'i'; i++ {
+		bomb += string(i) + ": &" + string(i) + " [" + strings.Repeat("*"+string(i-1)+",", 9) + "*" + string(i-1) + "]\n"
+	}
+	for sentence, tt := range map[string]struct{ text, want string }{
+		"a template":               {"a: {{ .Values.x }}\nb: {{", "line"},
+		"a key twice":              {"a: b\na: c\n", "already set in map"},
+		"aliases for very much":    {bomb, "excessive aliasing"},
+		"a text that is no YAML":   {"\x00", "control characters"},
+		"brackets without an end":  {strings.Repeat("[", 20000), "exceeded max depth"},
+		"an unknown anchor":        {"a: *x\n", "unknown anchor"},
+		"a second document of it":  {"a: b\n---\na: [\n", "line"},
+		"a mapping that is a list": {"a: b\n- c\n", "line"},
+		"a pod of another form":    {"apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {containers: x}\n", "pod/a: "},
+	} {
+		if objects, err := migrate.ReadManifest("a.yaml", []byte(tt.text)); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: got %d objects and %v, want an error with %q", sentence, len(objects), err, tt.want)
+		}
+	}
+	for _, text := range []string{"", "---\n", "a: b\n", "- a\n", "kind: X\n", "# comment\n", "null\n"} {
+		if objects, err := migrate.ReadManifest("a.yaml", []byte(text)); err != nil || len(objects) > 0 {
+			t.Errorf("%q: got %d objects and %v, want none", text, len(objects), err)
+		}
+	}
+}
+
+// FuzzManifest checks that every manifest has a plan, and that its changes need no others.
+func FuzzManifest(f *testing.F) {
+	for _, name := range peer.Names() {
+		for _, text := range testdata(f, name) {
+			f.Add([]byte(text))
+		}
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		stock, err := migrate.ReadManifest("x", text)
+		if err != nil || len(text) > 1<<13 {
+			return
+		}
+		planOf(t, stock, false, peer.Names()...)
+		if again := planOf(t, stock, false, peer.Names()...); len(again.Changes) > 0 {
+			t.Fatalf("a second migration changes %+v", again.Changes)
+		}
+	})
+}
 
 func TestPodsOfAClusterStayAsTheyAre(t *testing.T) {
 	t.Parallel()
 	peers := peersNamed(t, "eks")
-	_, stock := read(t, testdata(t, "eks"))
+	stock := read(t, testdata(t, "eks"))
 	plan := migrate.New(stock, &migrate.Options{Settings: newSettings(t), From: peers, Cluster: true, Namespace: "default"})
 	for _, c := range plan.Changes {
 		if c.Object.Kind != "ServiceAccount" {
@@ -380,6 +466,60 @@ func TestPodsOfAClusterStayAsTheyAre(t *testing.T) {
 		if item.Found == "eks.amazonaws.com/skip-containers" && item.Result != peer.Manual {
 			t.Errorf("got %+v, want it by hand", item)
 		}
+	}
+}
+
+// The program adds the variables to pods, so their templates do not show them.
+func TestPodsOfEKSPodIdentity(t *testing.T) {
+	t.Parallel()
+	eks := &peers.EKS{ContainerCredentials: []string{"shop/cart", "shop/plain"}}
+	var stock []*migrate.Object
+	add := func(name, account string, owned bool) {
+		pod := &corev1.Pod{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}, ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}}
+		pod.Spec = corev1.PodSpec{ServiceAccountName: account, Containers: []corev1.Container{{Name: "main"}}}
+		if owned {
+			pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "x", Controller: new(true)}}
+		}
+		if err := eks.Mutate(pod, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: account}}); err != nil {
+			t.Fatal(err)
+		}
+		object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(pod)
+		if err != nil {
+			t.Fatal(err)
+		}
+		read, err := migrate.Read(&unstructured.Unstructured{Object: object})
+		if err != nil || (read == nil) != (owned && account == "other") {
+			t.Fatalf("%s: got %v and %v, want a pod that another object made only with an agent", name, read, err)
+		}
+		if read != nil {
+			stock = append(stock, read)
+		}
+	}
+	add("cart-1", "cart", true)
+	add("cart-2", "cart", true)
+	add("own", "plain", false)
+	add("other-1", "other", true)
+	stock = append(stock,
+		&migrate.Object{Kind: "ConfigMap", Namespace: "kube-system", Name: "pod-identity-webhook", Data: map[string]string{"config": `{"shop/plain": {"RoleARN": "arn:aws:iam::111122223333:role/plain"}}`}},
+		&migrate.Object{Kind: "ServiceAccount", Namespace: "shop", Name: "cart", Annotations: map[string]string{"eks.amazonaws.com/role-arn": "arn:aws:iam::111122223333:role/cart"}},
+		&migrate.Object{Kind: "ServiceAccount", Namespace: "shop", Name: "plain"},
+		&migrate.Object{Kind: "ServiceAccount", Namespace: "shop", Name: "other"},
+	)
+	plan := migrate.New(stock, &migrate.Options{Settings: newSettings(t), From: peersNamed(t, "eks"), Cluster: true})
+	if len(plan.Changes) > 0 {
+		t.Errorf("got %+v, want no change: the pods would get a second role", plan.Changes)
+	}
+	got := ""
+	for _, item := range plan.Items {
+		got += fmt.Sprintf("%s: %s: %s: %s\n", item.Object, item.Found, item.Result, item.Why)
+	}
+	note := "They use EKS Pod Identity, which Lanyard does not replace: keep the program. To switch them, create a role that trusts the cluster's issuer, annotate the ServiceAccount, and delete the association."
+	want := "configmap/pod-identity-webhook: shop/plain: by hand: Nothing was changed, because its pods get their credentials from an agent on the node.\n" +
+		"serviceaccount/cart: eks.amazonaws.com/role-arn: by hand: Nothing was changed, because its pods get their credentials from an agent on the node.\n" +
+		"serviceaccount/cart: AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE in its pods: not supported: Pods: 2, such as cart-1. " + note + " New pods get the role of the ServiceAccount from Lanyard in addition, and SDKs prefer it.\n" +
+		"serviceaccount/plain: AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE in its pods: not supported: Pods: 1, such as own. " + note + " New pods get the role of the ServiceAccount from Lanyard in addition, and SDKs prefer it.\n"
+	if diff := gocmp.Diff(want, got); diff != "" {
+		t.Errorf("items (-want +got):\n%s", diff)
 	}
 }
 

@@ -22,25 +22,20 @@ type podPlan struct {
 	*Object
 	// serviceAccounts are the objects of the pod's ServiceAccount.
 	serviceAccounts []*Object
-	set             map[string]string
-	// remove are keys that nothing needs any more. A label stays.
-	remove []string
+	// set are the annotations that it needs.
+	set map[string]string
 }
 
 // pod plans for a pod, or for the template of a workload.
 func (p *planner) pod(o *Object) {
+	if o.Owned {
+		return // the item is about its ServiceAccount
+	}
 	t := &podPlan{planner: p, Object: o, serviceAccounts: p.accounts[accountOf(o)], set: map[string]string{}}
-	first := len(p.plan.Items)
 	for _, from := range p.From {
 		t.peer(from)
 	}
 	t.unlabelled()
-	if p.leavesWork(first) || !p.Remove {
-		t.remove = nil
-	}
-	if !p.Cluster {
-		p.change(o, o.Pod.Path, o.Pod.Annotations, t.set, t.remove)
-	}
 }
 
 // peer plans for the inputs of one peer.
@@ -59,7 +54,7 @@ func (t *podPlan) peer(from *peer.Peer) {
 	}
 	for _, key := range slices.Sorted(maps.Keys(t.Pod.Labels)) {
 		if in := from.Input(peer.OnPodLabel, key); in != nil && key == azureUse {
-			t.azureLabel(in)
+			t.azureLabel(from, in)
 		} else if in != nil {
 			t.write(in, key, annotations.OptOut, "")
 		}
@@ -73,14 +68,16 @@ func (t *podPlan) peer(from *peer.Peer) {
 	t.unknownKeys(t.Object, from, peer.OnPod, t.Pod.Annotations)
 }
 
-// variables plans for the variables of containers, except those that the peer wrote.
+// variables plans for the variables of containers, except those that the peer wrote, and those that
+// point to the copy of the token.
 func (t *podPlan) variables(from *peer.Peer) {
 	for _, c := range t.Pod.containers() {
 		if slices.Contains(from.Containers, c.Name) {
 			continue
 		}
 		for _, v := range c.Env {
-			if in := from.Input(peer.InContainer, v.Name); in != nil && !from.Wrote(v.Value) && t.concerns(from) {
+			written := v.Value == from.TokenPath || t.Kind == "Pod" && (from.Wrote(v.Value) || t.usesAgent(from))
+			if in := from.Input(peer.InContainer, v.Name); in != nil && !written && t.concerns(from) {
 				t.row(t.Object, v.Name+" in the container "+c.Name, in)
 			}
 		}
@@ -114,7 +111,6 @@ func (t *podPlan) skip(from *peer.Peer, in *peer.Input, key, value string) {
 	}
 	if len(names) == 0 {
 		t.item(t.Object, key, peer.NothingToDo, "", "It names no container. "+why)
-		t.remove = append(t.remove, key)
 		return
 	}
 	if _, found := t.Pod.Annotations[annotations.Containers]; found {
@@ -158,7 +154,6 @@ func (t *podPlan) lifetime(from *peer.Peer, in *peer.Input, key, value string) {
 	switch _, err := annotations.ParseTokenExpirationSeconds(seconds, least); {
 	case seconds == "":
 		t.item(t.Object, key, peer.NothingToDo, "", "It is empty.")
-		t.remove = append(t.remove, key)
 	case err != nil:
 		t.item(t.Object, key, peer.Manual, t.becomes(in), fmt.Sprintf("It %v. %s denies the pod, too.", err, from.Program))
 	default:
@@ -171,7 +166,7 @@ func (t *podPlan) lifetime(from *peer.Peer, in *peer.Input, key, value string) {
 }
 
 // azureLabel plans for the label of Azure. Its effect depends on the ServiceAccount.
-func (t *podPlan) azureLabel(in *peer.Input) {
+func (t *podPlan) azureLabel(from *peer.Peer, in *peer.Input) {
 	account := t.Pod.Spec.ServiceAccountName
 	asks := func(o *Object) bool {
 		return o.Annotations[azureClient] != "" || strings.Contains(o.Annotations[annotations.Tokens], "azure")
@@ -179,6 +174,8 @@ func (t *podPlan) azureLabel(in *peer.Input) {
 	switch {
 	case t.Pod.Labels[azureUse] != "true":
 		t.item(t.Object, azureUse, peer.NothingToDo, "", "Only the value true has an effect.")
+	case t.Pod.bound(from):
+		t.item(t.Object, azureUse, peer.NothingToDo, "", "The pod has an identity binding, which is another item.")
 	case len(t.serviceAccounts) == 0:
 		t.item(t.Object, azureUse, peer.Manual, t.becomes(in),
 			fmt.Sprintf("The ServiceAccount %s was not found. If it has no client ID, set %s: azure on it.", account, annotations.Tokens))
@@ -212,7 +209,7 @@ func (t *podPlan) concerns(from *peer.Peer) bool {
 	})
 }
 
-// write adds an annotation of Lanyard to the template.
+// write adds an item about an annotation of Lanyard that the template needs.
 func (t *podPlan) write(in *peer.Input, key, value, why string) {
 	name := t.becomes(in)
 	becomes := name + "=" + value
@@ -223,15 +220,10 @@ func (t *podPlan) write(in *peer.Input, key, value, why string) {
 	switch {
 	case found && got != value:
 		t.item(t.Object, key, peer.Manual, becomes, fmt.Sprintf("The pod has another %s: Lanyard has one for all clouds.", name))
-		return
 	case found:
 		t.item(t.Object, key, peer.NothingToDo, becomes, "The pod has it already.")
-	case t.Cluster:
-		t.item(t.Object, key, peer.Manual, becomes, "A change would restart the pods: make it where the manifest comes from. "+why)
-		return
 	default:
 		t.set[name] = value
-		t.item(t.Object, key, peer.Translated, becomes, why)
+		t.item(t.Object, key, peer.Manual, becomes, "A change would restart the pods: make it where the manifest comes from. "+why)
 	}
-	t.remove = append(t.remove, key)
 }

@@ -82,10 +82,12 @@ func (p *planner) mapping(o *Object, name string, values map[string]string) {
 		p.item(o, name, peer.NothingToDo, "", "The ServiceAccount has an annotation, which overrides the entry.")
 	case done:
 		p.item(o, name, peer.NothingToDo, role, "The ServiceAccount has it already.")
+	case len(p.agents[name]) > 0:
+		p.item(o, name, peer.Manual, role, "Nothing was changed, because "+usesAgent+".")
 	case len(accounts) > 0 && len(mistakes) > 0:
 		p.item(o, name, peer.Manual, role, "Nothing was changed, because Lanyard would deny the result.")
 	case len(accounts) > 0:
-		p.item(o, name, peer.Translated, role, "Written onto the ServiceAccount.")
+		p.item(o, name, peer.Translated, role, "The ServiceAccount gets it with --write.")
 	case len(mistakes) > 0:
 		p.item(o, name, peer.Manual, role, "Lanyard would deny it: "+mistakes[0].ErrorBody())
 	case strings.Contains(account, "*") || namespace != "*" && strings.Contains(namespace, "*"):
@@ -105,7 +107,7 @@ func (p *planner) identity(o *Object, namespace, account string, set map[string]
 	p.plan.Config["identities"] = append(list, map[string]any{"namespace": namespace, "serviceAccount": account, "annotations": short})
 	why := "The ServiceAccount was not found. Lanyard writes the annotations when it is created or changed."
 	if namespace == "*" {
-		why = "Written onto the ServiceAccounts of this name that were found. Lanyard writes the others when they are created or changed."
+		why = "The ServiceAccounts of this name that exist get it with --write. Lanyard writes the others when they are created or changed."
 	}
 	p.item(o, namespace+"/"+account, peer.Setting, "config.identities", why)
 }

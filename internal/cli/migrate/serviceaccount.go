@@ -5,6 +5,7 @@ package migrate
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -24,9 +25,8 @@ type account struct {
 	// translated is the translation of input. after are Lanyard's annotations after the migration.
 	translated, after map[string]string
 	findings          []peer.Finding
-	// denied reports whether the webhook would deny the result, so that nothing is
-	// changed.
-	denied bool
+	// unchanged is why nothing is changed; empty if something may be.
+	unchanged string
 }
 
 // serviceAccount plans for a ServiceAccount.
@@ -38,7 +38,7 @@ func (p *planner) serviceAccount(o *Object) {
 		return from.Concerns(peer.OnServiceAccount, o.Annotations) || from.Concerns(peer.OnServiceAccount, a.input) ||
 			from.Concerns(peer.OnServiceAccountLabel, o.Labels)
 	})
-	if !needsTokens && !adopted && !concerned {
+	if !needsTokens && !adopted && !concerned && len(p.agents[o.Namespace+"/"+o.Name]) == 0 {
 		return
 	}
 	a.adopt()
@@ -47,7 +47,7 @@ func (p *planner) serviceAccount(o *Object) {
 	}
 	first := len(p.plan.Items)
 	remove := a.items(a.validate())
-	if a.denied {
+	if a.unchanged != "" {
 		return
 	}
 	if p.leavesWork(first) || !p.Remove {
@@ -56,12 +56,11 @@ func (p *planner) serviceAccount(o *Object) {
 	if a.after[annotations.Adopted] == "" {
 		remove = append(remove, annotations.Adopted)
 	}
-	p.change(o, nil, o.Annotations, a.after, remove)
+	p.change(o, a.after, remove)
 }
 
 // inputOf returns the annotations of a ServiceAccount with the ConfigMap's entry, which counts
-// if the ServiceAccount has no role of its own. An empty audience of a peer is left out: Lanyard
-// denies it.
+// if the ServiceAccount has no role of its own.
 func (p *planner) inputOf(o *Object) map[string]string {
 	result := map[string]string{}
 	maps.Copy(result, o.Annotations)
@@ -74,7 +73,6 @@ func (p *planner) inputOf(o *Object) map[string]string {
 			result[key] = value
 		}
 	}
-	maps.DeleteFunc(result, func(key, value string) bool { return value == "" && isAudience(key) && !p.isOwn(key) })
 	return result
 }
 
@@ -84,9 +82,7 @@ func isAudience(key string) bool { return strings.HasSuffix(key, "/audience") }
 func (p *planner) isOwn(key string) bool { return strings.HasPrefix(key, annotations.Prefix) }
 
 // adopt translates as the webhook does, but removes no annotation of Lanyard's: the annotations
-// of the peer may be gone because Lanyard's have taken their place. It removes the entries of
-// the peers' clouds from the record of adoption: an annotation without an entry belongs to the
-// users who edit the ServiceAccount.
+// of the peer may be gone because Lanyard's have taken their place.
 func (a *account) adopt() {
 	a.translated = peer.Translate(a.Settings, a.From, a.input)
 	adoption := peer.Adopt(a.Settings, a.From, a.input)
@@ -96,9 +92,34 @@ func (a *account) adopt() {
 	maps.DeleteFunc(a.after, func(key, _ string) bool { return !a.isOwn(key) })
 	maps.Copy(a.after, adoption.Set)
 	delete(a.after, annotations.Adopted)
-	if record := peer.Release(a.Annotations[annotations.Adopted], a.From); record != "" {
+	if record := a.record(); record != "" {
 		a.after[annotations.Adopted] = record
 	}
+}
+
+// record returns the record of adoption after the migration. It has no entry for the cloud of a
+// peer that Lanyard does not adopt, or not any more: an annotation without an entry belongs to the
+// users who edit the ServiceAccount. Annotations of the other peers are still followed; an entry of
+// a ConfigMap is not an annotation.
+func (a *account) record() string {
+	following, released := a.following()
+	record := a.Annotations[annotations.Adopted]
+	if changed, found := peer.Adopt(a.Settings, following, a.Annotations).Set[annotations.Adopted]; found {
+		record = changed
+	}
+	return peer.Release(record, released)
+}
+
+// following returns the peers that Lanyard adopts, and those that it does not.
+func (o *Options) following() (following, released []*peer.Peer) {
+	for _, from := range o.From {
+		if slices.Contains(o.Peers, from.Name) {
+			following = append(following, from)
+		} else {
+			released = append(released, from)
+		}
+	}
+	return following, released
 }
 
 // addTokens asks for Azure's token without an identity, if the ServiceAccount has
@@ -135,6 +156,7 @@ func (a *account) items(mistakes field.ErrorList) (done []string) {
 		}
 		a.unknownKeys(a.Object, from, peer.OnServiceAccount, a.Annotations)
 	}
+	a.agentItems()
 	for _, f := range a.findings {
 		a.item(a.Object, "its annotations", peer.Manual, "", f.String())
 	}
@@ -142,7 +164,7 @@ func (a *account) items(mistakes field.ErrorList) (done []string) {
 		result, why := a.translation("It has no client ID.")
 		a.item(a.Object, azureUse+" on its pods", result, annotations.Tokens, why)
 	}
-	if a.after[annotations.Adopted] != a.Annotations[annotations.Adopted] {
+	if _, released := a.following(); len(released) > 0 && a.after[annotations.Adopted] != a.Annotations[annotations.Adopted] {
 		result, why := a.translation("Without it, Lanyard's annotations do not follow the annotations of the other webhook any more.")
 		a.item(a.Object, annotations.Adopted, result, "", why)
 	}
@@ -150,6 +172,25 @@ func (a *account) items(mistakes field.ErrorList) (done []string) {
 		a.item(a.Object, annotations.KeyOf(err), peer.Manual, "", "Lanyard would deny it: "+err.ErrorBody())
 	}
 	return done
+}
+
+// agentItems adds an item for each peer that gave the pods tokens for an agent on the node.
+func (a *account) agentItems() {
+	pods := a.agents[a.Namespace+"/"+a.Name]
+	if len(pods) == 0 {
+		return
+	}
+	for _, from := range a.From {
+		for i := range from.Inputs {
+			if in := &from.Inputs[i]; in.Place == peer.InRunningPod {
+				why := fmt.Sprintf("Pods: %d, such as %s. %s", len(pods), pods[0], in.Note)
+				if a.after[annotations.Prefix+"aws-role-arn"] != "" {
+					why += " New pods get the role of the ServiceAccount from Lanyard in addition, and SDKs prefer it."
+				}
+				a.item(a.Object, in.Key+" in its pods", in.Result, "", why)
+			}
+		}
+	}
 }
 
 // keyItem adds the item about one key. It reports whether the key is not needed any
@@ -181,8 +222,8 @@ func (a *account) keyItem(in *peer.Input, value string) bool {
 
 // translation returns the result of a translation, unless the webhook would deny it.
 func (a *account) translation(why string) (peer.Result, string) {
-	if a.denied {
-		return peer.Manual, "Nothing was changed, because Lanyard would deny the result. " + why
+	if a.unchanged != "" {
+		return peer.Manual, "Nothing was changed, because " + a.unchanged + ". " + why
 	}
 	return peer.Translated, why
 }
@@ -209,9 +250,17 @@ func (a *account) validate() field.ErrorList {
 		}
 		return isDefault
 	})
-	a.denied = len(mistakes) > 0
+	switch {
+	case len(mistakes) > 0:
+		a.unchanged = "Lanyard would deny the result"
+	case len(a.agents[a.Namespace+"/"+a.Name]) > 0:
+		a.unchanged = usesAgent
+	}
 	return mistakes
 }
+
+// usesAgent is why nothing is changed: the peer prefers the agent to a role.
+const usesAgent = "its pods get their credentials from an agent on the node"
 
 // mistakes returns the mistakes of a ServiceAccount with these annotations of Lanyard. The
 // setting for the start of a role's ARN is another item of the plan.

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	"go.yaml.in/yaml/v3"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,6 +23,9 @@ import (
 // Object is the part of an object that a peer reads.
 type Object struct {
 	Kind, Namespace, Name string
+	// Owned reports whether another object made it. Only a pod that uses an agent is then in the
+	// stock.
+	Owned bool
 	// Source is the name of the object's file, if any.
 	Source string
 	// Labels and Annotations are the object's own.
@@ -35,19 +37,12 @@ type Object struct {
 	// Registration has the facts about a webhook configuration.
 	Registration peer.Registration
 
-	// version is the resource version in a cluster. node and fields are the object in a
-	// manifest, as text and as values.
+	// version is the resource version in a cluster.
 	version string
-	node    *yaml.Node
-	fields  map[string]any
 }
 
 // Pod is a pod template, or a pod.
-type Pod struct {
-	// Path is where the template is in the object.
-	Path []string
-	corev1.PodTemplateSpec
-}
+type Pod struct{ corev1.PodTemplateSpec }
 
 // Reference names the object for people.
 func (o *Object) Reference() string { return strings.ToLower(o.Kind) + "/" + o.Name }
@@ -60,7 +55,8 @@ var (
 )
 
 // Read returns the part of an object that the peers read, nil for none. An object that
-// another object makes is left out: the stock has its maker.
+// another object makes is left out: the stock has its maker. A pod that uses an agent is not: its
+// maker does not show that.
 func Read(u *unstructured.Unstructured) (*Object, error) {
 	group := u.GroupVersionKind().GroupKind()
 	o := &Object{
@@ -71,10 +67,12 @@ func Read(u *unstructured.Unstructured) (*Object, error) {
 	var err error
 	switch {
 	case isWorkload:
-		if ownerOf(u) != nil {
+		if o.Owned = ownerOf(u) != nil; o.Owned && kind.Kind != "Pod" {
 			return nil, nil
 		}
-		o.Pod, err = readPod(&kind, u)
+		if o.Pod, err = readPod(&kind, u); o.Owned && err == nil && !slices.ContainsFunc(peer.All(), o.usesAgent) {
+			return nil, nil
+		}
 	case group == kindServiceAccount:
 	case group == kindConfigMap && o.Name != "" && slices.ContainsFunc(peer.All(), func(p *peer.Peer) bool { return p.ConfigMap == o.Name }):
 		o.Data, _, err = unstructured.NestedStringMap(u.Object, "data")
@@ -103,7 +101,7 @@ func ownerOf(object metav1.Object) *metav1.OwnerReference {
 
 // readPod reads the pod template of a workload.
 func readPod(kind *cluster.Kind, u *unstructured.Unstructured) (*Pod, error) {
-	pod, template := &Pod{Path: kind.Template}, u.Object
+	pod, template := &Pod{}, u.Object
 	if len(kind.Template) > 0 {
 		template, _, _ = unstructured.NestedMap(u.Object, kind.Template...)
 	}
@@ -115,6 +113,26 @@ func readPod(kind *cluster.Kind, u *unstructured.Unstructured) (*Pod, error) {
 // containers returns the containers of which a peer reads the variables.
 func (p *Pod) containers() []corev1.Container {
 	return slices.Concat(p.Spec.InitContainers, p.Spec.Containers)
+}
+
+// usesAgent reports whether it is a pod to which the peer gave a token for an agent on the node,
+// from which its programs get their credentials.
+func (o *Object) usesAgent(from *peer.Peer) bool {
+	return o.Kind == "Pod" &&
+		slices.ContainsFunc(o.Pod.Spec.Volumes, func(v corev1.Volume) bool { return slices.Contains(from.Volumes, v.Name) }) &&
+		slices.ContainsFunc(o.Pod.containers(), func(c corev1.Container) bool {
+			return slices.ContainsFunc(c.Env, func(v corev1.EnvVar) bool { return from.Input(peer.InRunningPod, v.Name) != nil })
+		})
+}
+
+// bound reports whether the pod gets a token of another audience from the peer.
+func (p *Pod) bound(from *peer.Peer) bool {
+	for key, value := range p.Annotations {
+		if from.Binding != "" && strings.HasPrefix(key, from.Binding) && strings.EqualFold(value, "true") {
+			return true
+		}
+	}
+	return false
 }
 
 // settings returns the flags and variables of the peer's program, if the object has it,

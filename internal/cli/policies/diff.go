@@ -19,9 +19,10 @@ import (
 )
 
 // diff writes the changes that an install of the text would make in the cluster, as kubectl
-// diff does, and returns command.ErrFound if there are any. A dry run fills in the defaults.
+// diff does, and returns command.ErrFound if there are any. A dry run fills in the defaults. If
+// nothing is installed, it says so.
 func diff(c *command.CLI, text string) error {
-	changed, page := false, command.NewPage(c.Out)
+	differences, isInstalled, page := []string(nil), false, command.NewPage(c.Out)
 	err := resource.NewBuilder(c.Flags).Unstructured().Stream(strings.NewReader(text), "policies").Flatten().Do().Visit(func(info *resource.Info, err error) error {
 		if err != nil {
 			return err
@@ -38,15 +39,20 @@ func diff(c *command.CLI, text string) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
-		before, _ := installed.(*unstructured.Unstructured)
+		before, found := installed.(*unstructured.Unstructured)
+		isInstalled = isInstalled || found
 		result, err := difflib.GetUnifiedDiffString(difflib.UnifiedDiff{
 			A: shown(before), B: shown(command.Unstructured(info)), FromFile: "installed/" + name, ToFile: "generated/" + name, Context: 3,
 		})
-		page.Lines(result)
-		changed = changed || result != ""
+		differences = append(differences, result)
 		return err
 	})
-	return command.FoundIf(changed, cmp.Or(err, page.Err))
+	if err == nil && !isInstalled {
+		return c.Found("none of these policies is installed. To install them: %s policies | kubectl apply -f -, with the same flags", c.Name)
+	}
+	changes := strings.Join(differences, "")
+	page.Lines(changes)
+	return command.FoundIf(changes != "", cmp.Or(err, page.Err))
 }
 
 // shown returns the lines of the parts that lanyard policies writes; none for nil.

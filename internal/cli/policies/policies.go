@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
+	"github.com/lanyard-dev/lanyard/internal/cli/survey"
 	"github.com/lanyard-dev/lanyard/policies"
 )
 
@@ -31,7 +32,7 @@ func NewCommand(c *command.CLI) *cobra.Command {
 			}
 		}
 		text := ""
-		s, err := c.PolicySettings(&source)
+		s, err := survey.PolicySettings(&source)
 		if err == nil {
 			text, err = policies.Generate(s, name, &source)
 		}

@@ -4,11 +4,13 @@
 package status
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	_ "embed"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,8 +20,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/lanyard-dev/lanyard/internal/cli/ask"
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
+	"github.com/lanyard-dev/lanyard/internal/cli/finding"
 	"github.com/lanyard-dev/lanyard/pkg/mutate/injected"
 )
 
@@ -33,29 +37,54 @@ const watchInterval = 5 * time.Second
 type statusCommand struct {
 	*command.CLI
 	command.Output
-	all, stale, watch, noDryRun bool
+	command.Selection
+	query        query
+	stale, watch bool
 }
 
 // NewCommand returns the command status.
 func NewCommand(c *command.CLI) *cobra.Command {
 	k := &statusCommand{CLI: c}
-	cmd := command.New(statusHelp, cobra.NoArgs, func(cmd *cobra.Command, _ []string) error { return k.run(cmd.Context()) })
+	cmd := command.New(strings.Replace(statusHelp, "STATES\n", statesHelp(), 1), nil, func(cmd *cobra.Command, args []string) error { return k.run(cmd.Context(), args) })
+	cmd.ValidArgsFunction = c.CompleteReferences
 	k.Output.AddFlag(cmd, "Status", command.OutputName)
-	command.AddAllNamespaces(cmd, &k.all)
+	command.AddAllNamespaces(cmd, &k.All)
 	c.AddConfig(cmd)
+	cmd.Flags().StringVarP(&k.query.selector, "selector", "l", "", "Label selector of pods, such as app=cart,tier!=web.")
 	cmd.Flags().BoolVar(&k.stale, "stale", false, "Only workloads whose pods must be replaced.")
-	cmd.Flags().BoolVar(&k.noDryRun, "no-dry-run", false, "Send no dry run. New pods are evaluated here.")
+	cmd.Flags().BoolVar(&k.query.noDryRun, "no-dry-run", false, "Send no dry run. New pods are evaluated here.")
 	cmd.Flags().BoolVarP(&k.watch, "watch", "w", false, "Look again every 5 seconds, until interrupted.")
 	return cmd
 }
 
-func (k *statusCommand) run(ctx context.Context) error {
-	namespace, err := k.Scope(k.all)
-	switch {
-	case err != nil:
+// statesHelp returns the list of states in the help text.
+func statesHelp() string {
+	var text bytes.Buffer
+	p := &command.Page{W: &text, Width: 80}
+	var rows [][]string
+	for _, state := range ask.States() {
+		rows = append(rows, []string{string(state.State), state.Means})
+	}
+	p.Table(2, rows)
+	return text.String()
+}
+
+func (k *statusCommand) run(ctx context.Context, args []string) (err error) {
+	if k.query.scope, err = k.Scope(k.All); err != nil {
 		return err
+	}
+	if len(args) > 0 {
+		infos, err := k.Objects(&command.Selection{NamesOnly: true, All: k.All}, args)
+		if err != nil {
+			return err
+		}
+		for _, info := range infos {
+			k.query.names = append(k.query.names, command.NameOf(info))
+		}
+	}
+	switch {
 	case !k.watch:
-		return k.write(ctx, namespace)
+		return k.write(ctx)
 	case !k.ForPeople():
 		return command.Usagef("--watch cannot be used with --output")
 	}
@@ -65,7 +94,8 @@ func (k *statusCommand) run(ctx context.Context) error {
 			return false, err
 		}
 		separator = "\n"
-		err := k.write(ctx, namespace)
+		k.SurveyAgain()
+		err := k.write(ctx)
 		if errors.Is(err, errIncomplete) || errors.Is(err, command.ErrFound) {
 			err = nil
 		}
@@ -80,119 +110,244 @@ func (k *statusCommand) run(ctx context.Context) error {
 // errIncomplete is the error of a result that is not known for all pods.
 var errIncomplete = errors.New("the result is not complete")
 
+// summary has the number of pods, and the numbers by state.
+type summary struct {
+	Pods   int                    `json:"pods"`
+	States map[injected.State]int `json:"states"`
+}
+
 // statusResult is the rows of a cluster.
 type statusResult struct {
 	Workloads []Row `json:"workloads"`
 	// InjectedBy describes an installation with policies; empty for the webhook only.
-	InjectedBy string    `json:"injectedBy,omitempty"`
-	Skipped    []Skipped `json:"skipped,omitempty"`
-	// all reports whether the rows are of all namespaces.
-	all bool
+	InjectedBy string            `json:"injectedBy,omitempty"`
+	Findings   []finding.Finding `json:"findings"`
+	Summary    summary           `json:"summary"`
+	query      *query
+	stale      bool
 	// titled reports whether the header is on the page.
 	titled bool
-	// outdated and unknown are numbers of pods, and skips is the number of Skipped.
-	outdated, unknown, skips int
+	// restarts reports whether a restart replaces outdated pods, in the namespace first or in
+	// others.
+	restarts bool
+	first    *Row // with outdated pods
+	// local has the namespaces whose pods were evaluated here, by the reason.
+	local map[string][]string
 }
 
-// add adds a part of the result. Only outdated rows count if stale is set.
-func (r *statusResult) add(rows []Row, skipped []Skipped, stale bool) {
-	r.Skipped = append(r.Skipped, skipped...)
-	r.skips += len(skipped)
+// add adds a part of the result.
+func (r *statusResult) add(rows []Row, found []finding.Finding) {
+	r.Findings = append(r.Findings, found...)
 	for i := range rows {
 		row := &rows[i]
-		r.outdated += row.Outdated()
-		r.unknown += row.States[injected.Unknown]
-		if !stale || row.Outdated() > 0 || row.Problem != "" {
+		r.Summary.Pods += row.Pods
+		for state, n := range row.States {
+			r.Summary.States[state] += n
+		}
+		if row.Outdated() > 0 {
+			r.first = cmp.Or(r.first, row)
+			if row.restarts() && !r.restarts {
+				r.first, r.restarts = row, true
+			}
+		}
+		if why := strings.TrimSuffix(row.Local, " in the namespace "+row.Namespace); why != "" {
+			r.local[why] = append(r.local[why], row.Namespace)
+		}
+		for _, f := range row.findings() {
+			if !slices.Contains(r.Findings, f) {
+				r.Findings = append(r.Findings, f)
+			}
+		}
+		if !r.stale || row.Outdated() > 0 || row.Problem != "" {
 			r.Workloads = append(r.Workloads, *row)
 		}
 	}
 }
 
-// err returns the error of the result.
-func (r *statusResult) err(stale bool) error {
+// restarts reports whether a restart of the workload replaces its pods.
+func (r *Row) restarts() bool {
+	typeName, _, _ := strings.Cut(r.Workload, "/")
+	kind, known := cluster.ByName(typeName)
+	return known && kind.Restarts
+}
+
+// findings returns the findings about the pods of a row, except that they are outdated.
+func (r *Row) findings() (found []finding.Finding) {
+	explain := fmt.Sprintf("lanyard explain %s --namespace %s", cmp.Or(r.Workload, "serviceaccount/"+r.ServiceAccount), r.Namespace)
+	if r.Problem != "" {
+		found = append(found, finding.Finding{
+			Status: finding.Skipped, About: "pods", Reason: string(injected.Unknown), Text: fmt.Sprintf("%s/%s: unknown: %s", r.Namespace, r.ServiceAccount, r.Problem),
+			Fix: "See: " + explain,
+		})
+	}
+	for _, s := range r.Shadows {
+		found = append(found, finding.Finding{
+			Status: finding.Failed, About: "pods", Reason: string(s.Reason), Text: fmt.Sprintf("%s: %s: container %s: %s", r.Namespace, r.Workload, s.Container, s.Detail),
+			Fix: s.Fix,
+		})
+	}
+	return found
+}
+
+// conclude adds what follows from all rows.
+func (r *statusResult) conclude() {
+	for _, why := range slices.Sorted(maps.Keys(r.local)) {
+		r.Findings = append(r.Findings, finding.Finding{
+			Status: finding.NotApplicable, About: "pods", Reason: "local",
+			Text: fmt.Sprintf("new pods were evaluated here, not by the cluster: %s%s", why, namespaces(r.local[why], r.query.scope)),
+		})
+	}
+	n := r.Summary.States[injected.Stale] + r.Summary.States[injected.Without]
+	if n == 0 {
+		return
+	}
+	f := finding.Finding{
+		Status: finding.Warning, About: "pods", Reason: "outdated", Text: fmt.Sprintf("%d pods must be replaced", n),
+		Fix: fmt.Sprintf("No restart does that. See: lanyard explain %s --namespace %s", r.first.Workload, r.first.Namespace),
+	}
+	if n == 1 {
+		f.Text = "1 pod must be replaced"
+	}
+	if r.restarts {
+		f.Fix = fmt.Sprintf("Restart their workloads: kubectl rollout restart $(lanyard status --stale -o name -n %[1]s) -n %[1]s", r.first.Namespace)
+	}
+	r.Findings = append(r.Findings, f)
+}
+
+// namespaces names the first of a list of namespaces, unless there is only one to look at.
+func namespaces(list []string, scope string) string {
+	list = slices.Compact(list)
 	switch {
-	case stale && r.outdated > 0:
+	case scope != "":
+		return ""
+	case len(list) == 1:
+		return ", in the namespace " + list[0]
+	}
+	return fmt.Sprintf(", in %d namespaces such as %s", len(list), list[0])
+}
+
+// err returns the error of the result.
+func (r *statusResult) err() error {
+	found := finding.Summarize(r.Findings)
+	unknown := r.Summary.States[injected.Unknown]
+	switch {
+	case r.stale && r.Summary.States[injected.Stale]+r.Summary.States[injected.Without] > 0, found[finding.Failed] > 0:
 		return command.ErrFound
-	case r.skips+r.unknown > 0:
-		return fmt.Errorf("%w: %d skipped, %d pods unknown. The reasons are in the output", errIncomplete, r.skips, r.unknown)
+	case found[finding.Skipped]+unknown > 0:
+		return fmt.Errorf("%w: %d parts could not be read or compared, %d pods unknown. The reasons are in the output", errIncomplete, found[finding.Skipped], unknown)
 	}
 	return nil
 }
 
-// Names implements command.Named.
+// Names implements command.Named. With --stale, the names are those that kubectl rollout restart
+// takes.
 func (r *statusResult) Names() []string {
 	var names []string
 	for i := range r.Workloads {
-		if r.Workloads[i].Workload != "" {
-			names = append(names, r.Workloads[i].Workload)
+		row := &r.Workloads[i]
+		if row.Workload != "" && !slices.Contains(names, row.Workload) && (!r.stale || row.restarts() && row.Outdated() > 0) {
+			names = append(names, row.Workload)
 		}
 	}
 	return names
 }
 
-// Print writes the rows and forgets them: a large cluster has very many. The header is part
-// of the same table, so that it lines up with the rows.
+// Print writes the rows that are known so far.
 func (r *statusResult) Print(p *command.Page) {
-	switch {
-	case len(r.Workloads) == 0:
-	case p.Width > 0 && p.Width < narrow:
+	if len(r.Workloads) == 0 {
+		return
+	}
+	if p.Width > 0 && p.Width < narrow {
 		r.printNarrow(p)
-	default:
+	} else {
 		r.printWide(p)
 	}
-	// Each reason why nothing is known of some pods, once.
-	var notes []string
-	note := func(style, text string) {
-		if !slices.Contains(notes, text) {
-			notes = append(notes, text)
-			p.Text(2, style, text)
-		}
-	}
 	for i := range r.Workloads {
-		row := &r.Workloads[i]
-		if row.Problem != "" {
-			note(command.Warn, fmt.Sprintf("%s/%s: unknown: %s", row.Namespace, row.ServiceAccount, row.Problem))
-		}
-		for _, d := range row.Differences {
-			note("", fmt.Sprintf("%s: %s: %s", row.Namespace, row.Workload, d))
-		}
-		if row.Local != "" {
-			note(command.Faint, fmt.Sprintf("%s: new pods were evaluated here, not by the cluster: %s", row.Namespace, row.Local))
+		for _, d := range r.Workloads[i].Differences {
+			p.Text(2, "", fmt.Sprintf("%s: %s: %s", r.Workloads[i].Namespace, r.Workloads[i].Workload, d))
 		}
 	}
-	for _, s := range r.Skipped {
-		note(command.Warn, strings.TrimPrefix(fmt.Sprintf("%s: skipped: %s: %s", s.Namespace, s.Effect, s.Why), ": "))
+	r.titled, r.Workloads = true, nil
+}
+
+// printEnd writes the findings and the numbers of pods.
+func (r *statusResult) printEnd(p *command.Page) {
+	if r.InjectedBy != "" {
+		p.Text(2, command.Faint, "injected by "+r.InjectedBy)
 	}
-	r.titled = r.titled || len(r.Workloads) > 0
-	r.Workloads, r.Skipped = nil, nil
+	for i := range r.Findings {
+		r.Findings[i].Print(p)
+	}
+	unreadable := slices.ContainsFunc(r.Findings, func(f finding.Finding) bool { return f.Status != finding.NotApplicable })
+	switch {
+	case r.Summary.Pods > 0 && (r.titled || !r.stale || unreadable):
+		p.Text(0, "", r.Summary.String())
+	case unreadable || r.titled:
+	case len(r.query.names) > 0 || r.query.selector != "":
+		p.Line("no pod of a ServiceAccount that asks for an identity is selected")
+	case r.stale:
+		p.Line("every pod has the credentials that its ServiceAccount asks for")
+	default:
+		p.Line("no ServiceAccount asks for an identity")
+	}
+}
+
+// String returns the numbers as a sentence.
+func (s summary) String() string {
+	var parts []string
+	for _, state := range ask.States() {
+		if n := s.States[state.State]; n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, state.State))
+		}
+	}
+	pods := "pods"
+	if s.Pods == 1 {
+		pods = "pod"
+	}
+	return fmt.Sprintf("%d %s: %s", s.Pods, pods, strings.Join(parts, ", "))
 }
 
 // write writes the rows. A table is written as it is known, namespace by namespace.
-func (k *statusCommand) write(ctx context.Context, namespace string) error {
-	result := &statusResult{Workloads: []Row{}, all: namespace == metav1.NamespaceAll}
+func (k *statusCommand) write(ctx context.Context) error {
+	result := &statusResult{Workloads: []Row{}, Findings: []finding.Finding{}, Summary: summary{States: map[injected.State]int{}}, query: &k.query, stale: k.stale, local: map[string][]string{}}
 	p := command.NewPage(k.Out)
-	err := eachNamespace(ctx, k.CLI, namespace, k.noDryRun, func(rows []Row, skipped []Skipped) error {
-		result.add(rows, skipped, k.stale)
+	err := eachNamespace(ctx, k.CLI, &k.query, func(rows []Row, found []finding.Finding) error {
+		result.add(rows, found)
 		if k.ForPeople() {
 			result.Print(p)
 		}
 		return p.Err
 	})
-	if result.InjectedBy = k.Webhook.InjectedBy; err == nil && result.InjectedBy != "" && k.ForPeople() {
-		p.Text(2, command.Faint, "injected by "+result.InjectedBy)
-	}
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case !k.ForPeople():
-		return cmp.Or(k.Write(k.CLI, result), result.err(k.stale))
-	case result.titled || result.skips > 0:
-	case k.stale:
-		p.Line("every pod has the credentials that its ServiceAccount asks for")
-	default:
-		p.Line("no ServiceAccount asks for an identity")
 	}
-	return cmp.Or(p.Err, result.err(k.stale))
+	result.conclude()
+	if parts, err := k.Survey(); err == nil {
+		installation, _ := parts.Installation(ctx) // an error is among the findings
+		result.InjectedBy = installation.InjectedBy()
+	}
+	if k.ForPeople() {
+		result.printEnd(p)
+		return cmp.Or(p.Err, result.err())
+	}
+	if k.Format == command.OutputName {
+		k.noteFindings(result)
+	}
+	return cmp.Or(k.Write(k.CLI, result), result.err())
+}
+
+// noteFindings shows what a list of names cannot show.
+func (k *statusCommand) noteFindings(r *statusResult) {
+	for i := range r.Findings {
+		if f := &r.Findings[i]; f.Status == finding.Skipped || f.Status == finding.Failed {
+			k.Note("warning: %s", f.String())
+		}
+	}
+	for i := range r.Workloads {
+		if row := &r.Workloads[i]; k.stale && row.Outdated() > 0 && !row.restarts() {
+			k.Note("warning: no restart replaces the pods of %s: see lanyard explain %s --namespace %s", row.Workload, row.Workload, row.Namespace)
+		}
+	}
 }
 
 // narrow is the width below which a terminal has no room for the columns of status
@@ -206,7 +361,7 @@ var statusHeader = []string{"NAMESPACE", "SERVICEACCOUNT", "GUARD", "WORKLOAD", 
 // printWide writes the rows as one table.
 func (r *statusResult) printWide(p *command.Page) {
 	first := 1 // without the namespace
-	if r.all {
+	if r.query.scope == metav1.NamespaceAll {
 		first = 0
 	}
 	var lines [][]string
@@ -253,14 +408,19 @@ func (r *Row) cells(p *command.Page) []string {
 		guard = p.Style(command.Warn, guard)
 	}
 	var others []string
-	for _, state := range []injected.State{injected.LeftOut, injected.None, injected.Excluded, injected.OptedOut, injected.Unknown} {
-		if n := r.States[state]; n > 0 {
-			others = append(others, fmt.Sprintf("%d %s", n, state))
+	style := command.Warn
+	for _, state := range ask.States() {
+		n := r.States[state.State]
+		if n == 0 || state.Outdated || state.State == injected.Current {
+			continue
+		}
+		if others = append(others, fmt.Sprintf("%d %s", n, state.State)); state.State == ask.Shadowed {
+			style = command.Bad
 		}
 	}
 	return []string{
 		r.Namespace, r.ServiceAccount, guard, cmp.Or(r.Workload, "-"), strconv.Itoa(r.Pods),
 		number(injected.Current, command.Good), number(injected.Stale, command.Bad), number(injected.Without, command.Bad),
-		p.Style(command.Warn, strings.Join(others, ", ")),
+		p.Style(style, strings.Join(others, ", ")),
 	}
 }

@@ -43,7 +43,7 @@ func TestStatusFitsTheTerminal(t *testing.T) {
 	} {
 		var out bytes.Buffer
 		p := &command.Page{W: &out, Width: width}
-		(&statusResult{Workloads: rows, all: true}).Print(p)
+		(&statusResult{Workloads: rows, query: new(query)}).Print(p)
 		spaces := regexp.MustCompile(" +")
 		got := out.String()
 		if width == 0 { // only the number of spaces is another matter: see TestTables

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"golang.org/x/sync/errgroup"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -24,21 +25,14 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/ask"
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
+	"github.com/lanyard-dev/lanyard/internal/cli/finding"
+	"github.com/lanyard-dev/lanyard/internal/cli/survey"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 // dryRunsAtOnce limits the load on the API server: each dry run passes every admission webhook of
 // the cluster.
 const dryRunsAtOnce = 4
-
-// Skipped is something that could not be read, because the user lacks a right.
-type Skipped struct {
-	Namespace string `json:"namespace,omitempty"`
-	// Effect is the part of the result that is missing or not certain.
-	Effect string `json:"effect"`
-	// Why is the error of the API server, which names the right.
-	Why string `json:"why"`
-}
 
 // lister reads the objects of a cluster.
 type lister struct {
@@ -47,7 +41,8 @@ type lister struct {
 	typed    kubernetes.Interface
 	untyped  dynamic.Interface
 	metadata metadata.Interface
-	// registration is Lanyard's; nil if the user may not read it.
+	// installation is nil if the user may not read it, and so is registration.
+	installation *survey.Installation
 	registration *admissionregistrationv1.MutatingWebhookConfiguration
 	// unread is why the rules of the webhook cannot be evaluated here; nil if they can.
 	unread error
@@ -56,13 +51,27 @@ type lister struct {
 	noGuard bool
 	// namespaces are the namespaces to look at.
 	namespaces map[string]*Namespace
-	skipped    []Skipped
+	// found are the findings about parts that could not be read.
+	found      []finding.Finding
+	configMaps ConfigMaps
+	query
 }
 
-// eachNamespace calls do for each namespace that has rows, or something that was skipped.
-func eachNamespace(ctx context.Context, c *command.CLI, scope string, noDryRun bool, do func([]Row, []Skipped) error) error {
+// query is what to look at.
+type query struct {
+	// scope is the namespace; empty for all.
+	scope string
+	// selector selects pods, and names are the objects to look at; empty for all.
+	selector string
+	names    []string
+	noDryRun bool
+}
+
+// eachNamespace calls do for each namespace that has rows, or something that could not be read.
+func eachNamespace(ctx context.Context, c *command.CLI, q *query, do func([]Row, []finding.Finding) error) error {
 	defer c.Progress("reading ServiceAccounts")()
-	l, err := newLister(ctx, c, scope, noDryRun)
+	scope := q.scope
+	l, err := newLister(ctx, c, q)
 	if err == nil {
 		err = c.EachServiceAccount(ctx, scope, func(object *metav1.PartialObjectMetadata) error {
 			if n := l.namespaces[object.Namespace]; n != nil {
@@ -78,30 +87,33 @@ func eachNamespace(ctx context.Context, c *command.CLI, scope string, noDryRun b
 		return err
 	}
 	maps.DeleteFunc(l.namespaces, func(_ string, n *Namespace) bool { return n.Empty() })
-	if len(l.skipped) > 0 {
-		if err := do(nil, l.skipped); err != nil {
+	if len(l.found) > 0 {
+		if err := do(nil, l.found); err != nil {
 			return err
 		}
 	}
 	progress, total := c.Periodically(), len(l.namespaces)
 	for i, name := range slices.Sorted(maps.Keys(l.namespaces)) {
 		progress("%d of %d namespaces ...", i, total)
-		l.skipped = nil
+		l.found = nil
 		rows, err := l.rows(ctx, l.namespaces[name])
 		if err != nil {
 			return err
 		}
 		delete(l.namespaces, name) // with its pods
-		if err := do(rows, l.skipped); err != nil {
+		if err := do(rows, l.found); err != nil {
 			return err
 		}
+	}
+	if f := l.configMaps.Finding(); f.Text != "" {
+		return do(nil, []finding.Finding{f})
 	}
 	return nil
 }
 
 // newLister returns a lister that has read the installation and the namespaces. A user who may
 // not read the webhook configuration gets the answer without it.
-func newLister(ctx context.Context, c *command.CLI, scope string, noDryRun bool) (*lister, error) {
+func newLister(ctx context.Context, c *command.CLI, q *query) (*lister, error) {
 	s, err := c.Settings(ctx)
 	if err != nil {
 		return nil, err
@@ -114,7 +126,7 @@ func newLister(ctx context.Context, c *command.CLI, scope string, noDryRun bool)
 	// Pods are large, and faster to read in this form.
 	config.ContentType = "application/vnd.kubernetes.protobuf"
 	config.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
-	l := &lister{CLI: c, settings: s, unread: c.Webhook.Unread, namespaces: map[string]*Namespace{}}
+	l := &lister{CLI: c, settings: s, unread: c.Webhook.Unread, namespaces: map[string]*Namespace{}, query: *q}
 	if l.typed, err = kubernetes.NewForConfig(config); err == nil {
 		l.metadata, err = metadata.NewForConfig(config)
 	}
@@ -127,23 +139,32 @@ func newLister(ctx context.Context, c *command.CLI, scope string, noDryRun bool)
 	if err := l.readInstallation(ctx); err != nil {
 		return nil, err
 	}
-	if err := l.readNamespaces(ctx, scope); err != nil {
+	if err := l.readNamespaces(ctx, q.scope); err != nil {
 		return nil, err
 	}
-	options := ask.Options{Registration: l.registration, Unread: l.unread, NoDryRun: noDryRun, Concurrent: dryRunsAtOnce}
+	options := ask.Options{Registration: l.registration, Unread: l.unread, NoDryRun: q.noDryRun, Concurrent: dryRunsAtOnce}
 	l.asker, err = ask.New(config, s, options)
 	return l, err
 }
 
 // readInstallation reads the webhook configuration, and looks for the guard.
-func (l *lister) readInstallation(ctx context.Context) (err error) {
-	if l.registration, err = l.Installation(ctx, l.typed); err != nil {
+func (l *lister) readInstallation(ctx context.Context) error {
+	parts, err := l.Survey()
+	if err != nil {
+		return err
+	}
+	installation, err := parts.Installation(ctx)
+	if err != nil {
 		return l.skip(err, "", "labels and settings decide for which namespaces Lanyard is called")
 	}
-	if l.registration == nil { // check judges the policies
+	l.installation, l.registration = installation, installation.Registration()
+	if installation.Absent() {
+		l.found = append(l.found, notInstalled())
+	}
+	if len(installation.Registrations) == 0 { // check judges the policies
 		return nil
 	}
-	problem, err := cluster.GuardProblem(ctx, l.typed, l.registration)
+	problem, err := parts.Guard(ctx, l.registration)
 	l.noGuard = problem != ""
 	if err = l.skip(err, "", "a guarded ServiceAccount has the label, but it is not known whether there is a guard"); err != nil {
 		return fmt.Errorf("guard of %s: %w", l.registration.Name, err)
@@ -151,13 +172,23 @@ func (l *lister) readInstallation(ctx context.Context) (err error) {
 	return nil
 }
 
+// notInstalled is the finding about a cluster without an installation.
+func notInstalled() finding.Finding {
+	return finding.Finding{
+		Status: finding.Failed, About: "registration", Reason: "not_installed", Text: "Lanyard is not installed, so no new pod gets credentials",
+		Fix: "See what is missing, or left: lanyard check", Link: finding.Page("cli/check.md"),
+	}
+}
+
 // skip notes a part that the user may not read, with its effect. It returns another error.
 func (l *lister) skip(err error, namespace, effect string) error {
-	if apierrors.IsForbidden(err) {
-		l.skipped = append(l.skipped, Skipped{Namespace: namespace, Effect: effect, Why: err.Error()})
-		return nil
+	if !apierrors.IsForbidden(err) {
+		return err
 	}
-	return err
+	f := finding.Unreadable(effect, err)
+	f.About, f.Text = "rights", strings.TrimPrefix(namespace+": ", ": ")+"skipped: "+effect+": "+err.Error()
+	l.found = append(l.found, f)
+	return nil
 }
 
 // readNamespaces reads one namespace, or all.
@@ -179,19 +210,59 @@ func (l *lister) readNamespaces(ctx context.Context, scope string) error {
 	return nil
 }
 
-// ReadPods adds the pods of the namespace.
-func (n *Namespace) ReadPods(ctx context.Context, client kubernetes.Interface) error {
+// ConfigMaps limits how many ConfigMaps a run reads, and counts those that it left out: in a large
+// cluster, each pod may have one of its own.
+type ConfigMaps struct{ read, Unread int }
+
+// maxConfigMaps is how many ConfigMaps a run reads. One more than the burst of requests costs 20 ms.
+const maxConfigMaps = 100
+
+// Finding returns the finding about ConfigMaps that were left out; its Text is empty if there is
+// none.
+func (c *ConfigMaps) Finding() finding.Finding {
+	if c.Unread == 0 {
+		return finding.Finding{}
+	}
+	return finding.Finding{
+		Status: finding.NotApplicable, About: "pods", Reason: "configmaps_not_read",
+		Text: fmt.Sprintf("%d ConfigMaps with variables of containers were not read: only %d are read at once", c.Unread, maxConfigMaps),
+		Fix:  "To read them, look at one namespace or one workload.",
+	}
+}
+
+// ReadPods adds the pods of the namespace that the selector selects, and works out their states.
+func (n *Namespace) ReadPods(ctx context.Context, client kubernetes.Interface, selector string, configMaps *ConfigMaps) error {
 	defer clear(n.comparers) // a large cluster has very many
-	return command.EachObject(ctx, client.CoreV1().Pods(n.Name).List, func(pod *corev1.Pod) error {
+	list := func(ctx context.Context, options metav1.ListOptions) (*corev1.PodList, error) {
+		options.LabelSelector = selector
+		return client.CoreV1().Pods(n.Name).List(ctx, options)
+	}
+	err := command.EachObject(ctx, list, func(pod *corev1.Pod) error {
 		n.AddPod(pod)
 		return nil
 	})
+	if err != nil {
+		return err
+	}
+	// Without a ConfigMap, a pod is current as far as can be seen.
+	variables := ask.ConfigMaps{}
+	for _, name := range n.ConfigMaps() {
+		if configMaps.read == maxConfigMaps {
+			configMaps.Unread++
+			continue
+		}
+		configMaps.read++
+		if configMap, err := client.CoreV1().ConfigMaps(n.Name).Get(ctx, name, metav1.GetOptions{}); err == nil {
+			variables.Add(n.Settings, name, configMap.Data)
+		}
+	}
+	return n.SetConfigMaps(variables)
 }
 
 // rows reads the pods of a namespace and their owners, asks for the credentials of new
 // pods, and returns the rows.
 func (l *lister) rows(ctx context.Context, n *Namespace) ([]Row, error) {
-	if err := n.ReadPods(ctx, l.typed); err != nil {
+	if err := n.ReadPods(ctx, l.typed, l.selector, &l.configMaps); err != nil {
 		if err := l.skip(err, n.Name, "the pods of the namespace are not counted"); err != nil {
 			return nil, fmt.Errorf("list pods: %w", err)
 		}
@@ -209,10 +280,16 @@ func (l *lister) rows(ctx context.Context, n *Namespace) ([]Row, error) {
 			}
 		}
 	}
+	if len(l.names) > 0 {
+		n.Select(l.names)
+	}
 	if err := l.ask(ctx, n); err != nil {
 		return nil, err
 	}
 	rows := n.Rows()
+	if l.selector != "" { // which selects pods
+		rows = slices.DeleteFunc(rows, func(r Row) bool { return r.Pods == 0 })
+	}
 	for i := range rows {
 		if l.noGuard && rows[i].Guard == cluster.GuardOn {
 			rows[i].Guard = cluster.GuardOff

@@ -1,14 +1,13 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package status is the commands status and restart. It counts which pods have the
+// Package status is the command status. It counts which pods have the
 // credentials that their ServiceAccounts ask for, one namespace at a time, so that the
 // memory it needs does not grow with the cluster.
 //
 //	status.go   counts the pods of a namespace; pure
 //	lister.go   reads the objects, and asks for the credentials of new pods
-//	command.go  the command status
-//	restart.go  the command restart
+//	command.go  the command
 package status
 
 import (
@@ -29,8 +28,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/peer"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/pkg/mutate"
 	"github.com/lanyard-dev/lanyard/pkg/mutate/injected"
-	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
 )
 
 // Row is the pods of one workload that use one ServiceAccount. A ServiceAccount
@@ -49,9 +48,11 @@ type Row struct {
 	Differences []injected.Difference `json:"differences,omitempty"`
 	// Local is why differing pods were compared with a pod that was evaluated here, and not
 	// by the cluster; empty if the cluster was asked, or if no pod differs.
-	Local string `json:"local,omitempty"`
+	Local string `json:"-"`
 	// Problem has the reasons why new pods are unknown.
-	Problem string `json:"problem,omitempty"`
+	Problem string `json:"-"`
+	// Shadows are the findings about variables because of which SDKs ignore the credentials.
+	Shadows []mutate.Finding `json:"-"`
 }
 
 // Outdated returns how many pods must be replaced to get the credentials that their
@@ -71,6 +72,8 @@ type Namespace struct {
 	owners map[types.UID]owner
 	read   map[string]bool
 	pods   []*pod
+	// variables are what is known of the ConfigMaps that containers take variables from.
+	variables ask.ConfigMaps
 	// comparers compare the pods of a ServiceAccount, while the pods are read.
 	comparers map[string]*injected.Comparer
 }
@@ -104,6 +107,9 @@ type pod struct {
 	problem, local string
 	// differences is set for a pod that another webhook injected.
 	differences []injected.Difference
+	shadows     []mutate.Finding
+	// sources is the pod if its state depends on ConfigMaps that were not read yet.
+	sources *ask.Running
 	// running is the pod, and original is the JSON of the pod as it was created. They are kept only
 	// until the API server has been asked.
 	running  *injected.Pod
@@ -172,50 +178,14 @@ func (n *Namespace) AddPod(object *corev1.Pod) {
 	object.ManagedFields = nil // which can be large
 	raw, err := json.Marshal(object)
 	if err == nil {
-		err = n.judge(p, object, raw, cluster.IsUnchanged(object, found.unchanged))
+		err = n.judge(p, &ask.Running{
+			Settings: n.Settings, Comparer: n.comparer(name), Pod: raw, Labels: object.Labels, Annotations: object.Annotations, Called: n.called, Registration: n.registration,
+			Unchanged: cluster.IsUnchanged(object, found.unchanged), Unread: n.unread != nil, Variables: n.variables,
+		})
 	}
 	if err != nil {
 		panic(err) // a typed pod can be encoded, and decoded
 	}
-}
-
-// judge sets the state of a pod. It keeps the pod itself if the API server must be asked about it.
-func (n *Namespace) judge(p *pod, object *corev1.Pod, raw []byte, unchanged bool) error {
-	compared, err := n.comparer(p.serviceAccount).Compare(raw, unchanged)
-	if err != nil {
-		return err
-	}
-	p.state, p.differences = compared.State, compared.Differences
-	selected, certain := cluster.Selects(n.registration, labelsAtCreation(object))
-	selection, _ := n.ParsePod(object.Annotations, object.Labels[annotations.Inject])
-	switch {
-	case selection.OptOut:
-		p.state = injected.OptedOut
-		return nil
-	case p.state == injected.OptedOut:
-		return nil
-	case !n.called || !selected:
-		p.state = injected.Excluded
-		return nil
-	case n.unread != nil: // only the cluster knows
-	case compared.Denial != nil:
-		p.problem = "a new pod is denied: " + compared.Denial.Error()
-	case compared.Decision.Reason == reason.NoIdentity && len(p.differences) > 0: // of a webhook that is not adopted yet
-		p.state, p.differences = injected.None, nil
-		return nil
-	case p.state == injected.Without && !certain:
-		p.state, p.problem = injected.Unknown, "the webhook has matchConditions, which only the API server evaluates"
-	case p.state != injected.Stale && p.state != injected.Without && !compared.OfOthers:
-		return nil
-	}
-	original, err := ask.Original(raw, n.Settings, unchanged, compared.Decision)
-	if err != nil {
-		return err
-	}
-	if p.running, err = injected.Read(json.RawMessage(raw), n.Settings); err == nil {
-		p.original, err = json.Marshal(original.Object)
-	}
-	return err
 }
 
 // comparer returns the Comparer for the pods of a ServiceAccount.
@@ -227,15 +197,75 @@ func (n *Namespace) comparer(serviceAccount string) *injected.Comparer {
 	return n.comparers[serviceAccount]
 }
 
-// labelsAtCreation returns the labels of a pod without Lanyard's label. The objectSelector saw the
-// pod before it was injected.
-func labelsAtCreation(pod *corev1.Pod) map[string]string {
-	if pod.Annotations[annotations.Injected] == "" || pod.Labels[annotations.IdentityLabel] != annotations.IdentityInjected {
-		return pod.Labels
+// judge sets the state of a pod. It keeps the pod itself if the API server must be asked about it,
+// or if it takes variables from ConfigMaps.
+func (n *Namespace) judge(p *pod, r *ask.Running) error {
+	verdict, err := r.Judge()
+	if err != nil {
+		return err
 	}
-	labels := maps.Clone(pod.Labels)
-	delete(labels, annotations.IdentityLabel)
-	return labels
+	p.state, p.differences, p.problem, p.shadows, p.sources = verdict.State, verdict.Differences, verdict.Problem, verdict.Shadows, nil
+	if p.state == injected.Current && !verdict.Ask && r.Variables == nil {
+		if configMaps, _, err := ask.Sources(r.Pod); err == nil && len(configMaps) > 0 {
+			p.sources = r
+		}
+	}
+	if !verdict.Ask {
+		return nil
+	}
+	original, err := ask.Original(r.Pod, n.Settings, r.Unchanged, verdict.Decision)
+	if err != nil {
+		return err
+	}
+	if p.running, err = injected.Read(json.RawMessage(r.Pod), n.Settings); err == nil {
+		p.original, err = json.Marshal(original.Object)
+	}
+	return err
+}
+
+// ConfigMaps returns the names of the ConfigMaps that the states of pods depend on.
+func (n *Namespace) ConfigMaps() []string {
+	var names []string
+	for _, p := range n.pods {
+		if p.sources == nil {
+			continue
+		}
+		configMaps, _, _ := ask.Sources(p.sources.Pod) // judge has read them
+		names = append(names, configMaps...)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// SetConfigMaps works out the states that depend on ConfigMaps.
+func (n *Namespace) SetConfigMaps(variables ask.ConfigMaps) error {
+	for _, p := range n.pods {
+		if p.sources == nil {
+			continue
+		}
+		r := p.sources
+		if r.Variables = variables; variables == nil {
+			r.Variables = ask.ConfigMaps{}
+		}
+		if err := n.judge(p, r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Select keeps only the pods of the named objects: pods, their owners, workloads and
+// ServiceAccounts, such as deployment/cart.
+func (n *Namespace) Select(names []string) {
+	n.pods = slices.DeleteFunc(n.pods, func(p *pod) bool {
+		return !slices.ContainsFunc(names, func(name string) bool {
+			return name == n.workload(p) || name == "pod/"+p.name || name == n.ownerName(p.owner) || name == "serviceaccount/"+p.serviceAccount
+		})
+	})
+	maps.DeleteFunc(n.accounts, func(name string, _ *account) bool {
+		used := slices.ContainsFunc(n.pods, func(p *pod) bool { return p.serviceAccount == name })
+		return !used && !slices.Contains(names, "serviceaccount/"+name)
+	})
 }
 
 // UnreadOwners returns the kinds of Kubernetes that own the pods, or their owners, and were
@@ -366,9 +396,10 @@ func (q *Question) Ask(asker func(namespace, serviceAccount *metav1.ObjectMeta, 
 		case answer.Local != "" && fresh == nil:
 			p.local = answer.Local
 		default:
-			compared := p.running.Against(fresh, n.Settings)
-			p.local, p.differences = answer.Local, compared.Differences
-			if p.state, p.problem = compared.State, ""; p.state == injected.Unknown {
+			verdict := ask.Verdict{Shadows: p.shadows}
+			verdict.Settle(p.running.Against(fresh, n.Settings))
+			p.local, p.differences = answer.Local, verdict.Differences
+			if p.state, p.problem = verdict.State, ""; p.state == injected.Unknown {
 				p.problem = "a new pod has no credentials from Lanyard, as if it were not called: see lanyard explain"
 			}
 		}
@@ -414,6 +445,11 @@ func (n *Namespace) row(serviceAccount string) Row {
 func (r *Row) count(p *pod) {
 	r.Pods++
 	r.States[p.state]++
+	for _, f := range p.shadows {
+		if p.state == ask.Shadowed && !slices.Contains(r.Shadows, f) {
+			r.Shadows = append(r.Shadows, f)
+		}
+	}
 	for _, d := range p.differences {
 		if !slices.Contains(r.Differences, d) {
 			r.Differences = append(r.Differences, d)

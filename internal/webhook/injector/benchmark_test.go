@@ -103,6 +103,7 @@ func realReview(tb testing.TB, pod []byte) []byte {
 type uncounted struct{}
 
 func (uncounted) RecordInjection(string)                                {}
+func (uncounted) RecordFinding(string)                                  {}
 func (uncounted) RecordAdmission(string, string, string, time.Duration) {}
 
 // BenchmarkReview is one review from its body to its answer, without the

@@ -92,7 +92,9 @@ func decide(t *testing.T, c *decisions.Case) *decisions.Want {
 	if old := c.OldPod(); old != nil {
 		r = debug(c.Pod, old)
 	}
+	counted := countFindings(t, pods)
 	response := ask(t, pods, r)
+	counted.holds(t, response.Findings)
 	want.Reason, want.Findings, want.Warnings = string(response.Reason), response.Findings, response.Warnings
 	if response.Code != 0 {
 		want.Code, want.Message = response.Code, response.Message

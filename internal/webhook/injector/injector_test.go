@@ -72,6 +72,7 @@ func (b broken) Get(context.Context, string, string) (metadatacache.Object, erro
 type counted []string
 
 func (c *counted) RecordInjection(provider string) { *c = append(*c, provider) }
+func (c *counted) RecordFinding(string)            {}
 
 // request is an AdmissionRequest with the JSON of its objects.
 type request struct {

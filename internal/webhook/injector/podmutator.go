@@ -15,10 +15,12 @@ import (
 // ephemeralContainers is the subresource that kubectl debug updates.
 const ephemeralContainers = "ephemeralcontainers"
 
-// InjectionRecorder counts injections.
+// InjectionRecorder counts injections and findings.
 type InjectionRecorder interface {
 	// RecordInjection counts a pod that got the identity of a provider.
 	RecordInjection(provider string)
+	// RecordFinding counts a finding about a container, or about a whole pod.
+	RecordFinding(reason string)
 }
 
 // PodMutator injects identities into new pods, and into ephemeral containers that
@@ -54,12 +56,22 @@ func (p *PodMutator) Decide(ctx context.Context, request *admission.Request[muta
 			return admission.Response{}, err
 		}
 	}
-	if p.Recorder != nil && decision.Patch != nil {
-		for i := range decision.Identities {
-			p.Recorder.RecordInjection(decision.Identities[i].Provider.Name)
-		}
+	if p.Recorder != nil {
+		p.record(decision)
 	}
 	return response(decision), nil
+}
+
+// record counts the injections and the findings of a decision.
+func (p *PodMutator) record(d *mutate.Decision) {
+	for i := range d.Identities {
+		if d.Patch != nil {
+			p.Recorder.RecordInjection(d.Identities[i].Provider.Name)
+		}
+	}
+	for i := range d.Findings {
+		p.Recorder.RecordFinding(string(d.Findings[i].Reason))
+	}
 }
 
 // isExpected reports whether the request is one of the two that can add

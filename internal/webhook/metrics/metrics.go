@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/lanyard-dev/lanyard/internal/version"
+	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
 )
 
 // OtherResource is the label value for every resource that this package does not
@@ -28,6 +29,7 @@ type Recorder struct {
 	registerer prometheus.Registerer
 	admissions *prometheus.CounterVec
 	injections *prometheus.CounterVec
+	findings   *prometheus.CounterVec
 	lookups    *prometheus.CounterVec
 	duration   prometheus.Histogram
 	expiry     *prometheus.GaugeVec // without labels: absent until it is set
@@ -38,6 +40,12 @@ var serviceAccountsDesc = prometheus.NewDesc("lanyard_serviceaccounts",
 	"ServiceAccounts by state: annotated or unannotated. Annotated ServiceAccounts can also be "+
 		"unguarded (without the guard's label) or excluded (in a namespace that the webhook is not called for).",
 	[]string{"state"}, nil)
+
+// findings are the reasons of findings.
+var findings = []reason.Reason{
+	reason.ContainerNotFound, reason.ContainerNotSelected, reason.EnvironmentIncomplete, reason.EnvironmentShadowed, reason.EnvironmentTaken,
+	reason.MountPathTaken, reason.NoContainer, reason.PodNameUnusable, reason.VolumeMissing, reason.VolumeNameTaken,
+}
 
 // New registers the metrics. It fails if one of them is already registered.
 func New(registerer prometheus.Registerer) (*Recorder, error) {
@@ -51,6 +59,10 @@ func New(registerer prometheus.Registerer) (*Recorder, error) {
 			Name: "lanyard_injections_total",
 			Help: "Identities injected into pods, by provider.",
 		}, []string{"provider"}),
+		findings: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "lanyard_findings_total",
+			Help: "Findings about the containers of pods, by reason. Such a container has no identity, or SDKs may ignore it.",
+		}, []string{"reason"}),
 		lookups: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "lanyard_serviceaccount_lookups_total",
 			Help: "ServiceAccounts looked up, by source (cache or live) and result (found, not_found or error).",
@@ -76,7 +88,7 @@ func New(registerer prometheus.Registerer) (*Recorder, error) {
 	}
 	var errs []error
 	for _, c := range []prometheus.Collector{
-		r.admissions, r.injections, r.lookups, r.duration, r.expiry, r.reload, buildInfo(version.Version()),
+		r.admissions, r.injections, r.findings, r.lookups, r.duration, r.expiry, r.reload, buildInfo(version.Version()),
 	} {
 		errs = append(errs, registerer.Register(c))
 	}
@@ -87,6 +99,9 @@ func New(registerer prometheus.Registerer) (*Recorder, error) {
 	// at 1, so these begin at 0.
 	for _, labels := range [][]string{{"cache", "found"}, {"live", "found"}, {"live", "not_found"}, {"live", "error"}} {
 		r.lookups.WithLabelValues(labels...)
+	}
+	for _, why := range findings {
+		r.findings.WithLabelValues(string(why))
 	}
 	return r, nil
 }
@@ -107,6 +122,11 @@ func (r *Recorder) RecordAdmission(resource, result, reason string, d time.Durat
 // RecordInjection counts one provider's identity that was injected into a pod.
 func (r *Recorder) RecordInjection(provider string) {
 	r.injections.WithLabelValues(provider).Inc()
+}
+
+// RecordFinding counts one finding about a container, or about a whole pod.
+func (r *Recorder) RecordFinding(reason string) {
+	r.findings.WithLabelValues(reason).Inc()
 }
 
 // RecordLookup counts one lookup of a ServiceAccount.

@@ -125,6 +125,21 @@ func TestScrapedMetrics(t *testing.T) {
 			record: func(*Recorder) {},
 			metric: "lanyard_serviceaccounts",
 		},
+		"findings count by reason, and each reason begins at 0": {
+			record: func(r *Recorder) { r.RecordFinding("environment_shadowed"); r.RecordFinding("environment_shadowed") },
+			metric: "lanyard_findings_total",
+			want: `
+				lanyard_findings_total{reason="container_not_found"} 0
+				lanyard_findings_total{reason="container_not_selected"} 0
+				lanyard_findings_total{reason="environment_incomplete"} 0
+				lanyard_findings_total{reason="environment_shadowed"} 2
+				lanyard_findings_total{reason="environment_taken"} 0
+				lanyard_findings_total{reason="mount_path_taken"} 0
+				lanyard_findings_total{reason="no_container"} 0
+				lanyard_findings_total{reason="pod_name_unusable"} 0
+				lanyard_findings_total{reason="volume_missing"} 0
+				lanyard_findings_total{reason="volume_name_taken"} 0`,
+		},
 		"the memory of a cache is there with its limit": {
 			record: func(r *Recorder) {
 				r.WatchCache("serviceaccounts", func() (used, limit int64) { return 5, 10 })
@@ -226,6 +241,7 @@ func TestTheMetricsAreThoseThatAreDocumented(t *testing.T) {
 		"lanyard_build_info",
 		"lanyard_certificate_expiry_timestamp_seconds",
 		"lanyard_config_reload_successful",
+		"lanyard_findings_total",
 		"lanyard_injections_total",
 		"lanyard_serviceaccount_lookups_total",
 		"lanyard_serviceaccounts",
@@ -245,6 +261,7 @@ func TestTheMetricsAreThoseThatAreDocumented(t *testing.T) {
 func recordAll(r *Recorder) {
 	r.RecordAdmission("pods", "allowed", "injected", time.Millisecond)
 	r.RecordInjection("aws")
+	r.RecordFinding("environment_shadowed")
 	r.RecordLookup("cache", "found")
 	r.SetCertificateExpiry(time.Unix(1_900_000_000, 0))
 	r.SetConfigReload(nil)
@@ -292,6 +309,7 @@ func TestRecordingDoesNotAllocate(t *testing.T) {
 	for name, record := range map[string]func(){
 		"an admission": func() { r.RecordAdmission("pods", "allowed", "injected", time.Millisecond) },
 		"an injection": func() { r.RecordInjection("aws") },
+		"a finding":    func() { r.RecordFinding("environment_shadowed") },
 		"a lookup":     func() { r.RecordLookup("cache", "found") },
 	} {
 		record() // the first call creates the series

@@ -49,7 +49,8 @@ type Comparison struct {
 	// would be denied, it is nil, and Denial says why.
 	Decision *mutate.Decision
 	Denial   *reason.Error
-	// OfOthers is the result of Pod.OfOthers. Differences is set only for such a pod.
+	// OfOthers is the result of Pod.OfOthers. Differences is set only for such a pod, and for a pod
+	// with containers of another webhook that serve its programs.
 	OfOthers    bool
 	Differences []Difference
 }
@@ -108,7 +109,7 @@ func (c *comparison) compareOwn(unchanged bool) (Comparison, error) {
 	if err != nil {
 		return Comparison{}, err
 	}
-	return Comparison{State: c.running.state(fresh, decision, c.settings), Decision: decision}, nil
+	return Comparison{State: c.running.state(fresh, decision, c.settings), Decision: decision, Differences: c.running.lost(fresh)}, nil
 }
 
 // state returns the state of a running pod. fresh is a new pod, and decision is about it.

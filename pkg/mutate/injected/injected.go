@@ -291,7 +291,8 @@ func Remove(object map[string]any, s *annotations.Settings, unchanged bool) erro
 // RemoveAll removes the credentials that Lanyard or another webhook injected. For Lanyard, it does
 // what Remove does. For another webhook, it removes what Decide would take for the containers' own
 // credentials: the token, the variables that point to it, and the variables that Lanyard would
-// write for the identities of the ServiceAccount.
+// write for the identities of the ServiceAccount. It also removes the containers that another
+// webhook added for the programs in the others.
 func RemoveAll(object map[string]any, s *annotations.Settings, unchanged bool, identities []annotations.Identity) error {
 	p, err := Read(object, s)
 	if err == nil {
@@ -307,7 +308,11 @@ func (p *Pod) removeAll(object map[string]any, s *annotations.Settings, unchange
 		p.removeOwn(object, s, unchanged)
 	case p.OfOthers(s):
 		p.removeOthers(object, s, identities)
+	default:
+		return
 	}
+	spec, _ := object["spec"].(map[string]any)
+	p.removeSidecars(spec)
 }
 
 // removeOwn removes what Lanyard added to the pod.

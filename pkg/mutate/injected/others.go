@@ -53,13 +53,13 @@ func (c *Container) usesOthers(d *annotations.Provider) bool {
 // ofOthers reports whether another webhook wrote the variable that points to the provider's
 // credentials.
 func (c *Container) ofOthers(v *Variable, d *annotations.Provider) bool {
-	isCredential := slices.ContainsFunc(d.Variables, func(known annotations.Variable) bool { return known.Credential && known.Name == v.Name })
-	if !isCredential || v.From != nil {
+	if v.From != nil {
 		return false
 	}
+	isCredential := slices.ContainsFunc(d.Variables, func(known annotations.Variable) bool { return known.Credential && known.Name == v.Name })
 	file := slashes(v.Value)
 	return slices.ContainsFunc(peer.All(), func(other *peer.Peer) bool {
-		return other.Provider == d.Name && (other.Wrote(file) || slices.ContainsFunc(c.Tokens, func(t Token) bool {
+		return other.Provider == d.Name && (isCredential || other.Input(peer.InRunningPod, v.Name) != nil) && (other.Wrote(file) || slices.ContainsFunc(c.Tokens, func(t Token) bool {
 			return t.File == file && slices.Contains(other.Volumes, t.Volume)
 		}))
 	})
@@ -94,9 +94,52 @@ func (p *Pod) byMeaning(fresh *Pod, s *annotations.Settings) Comparison {
 	return result
 }
 
+// sidecars returns the peer whose containers in the pod serve the programs in the others, or nil if
+// there is none.
+func (p *Pod) sidecars() *peer.Peer {
+	for _, added := range peer.All() {
+		if _, found := p.read.Annotations[added.Sidecar]; found && added.Sidecar != "" {
+			return added
+		}
+	}
+	return nil
+}
+
+// lost compares the containers that another webhook added for the programs in the others.
+func (p *Pod) lost(fresh *Pod) (result []Difference) {
+	added := p.sidecars()
+	if added == nil {
+		return nil
+	}
+	for c, other := range p.pairs(fresh) {
+		if other == nil && slices.Contains(added.Containers, c.Name) {
+			result = append(result, Difference{Container: c.Name, Field: "container", Got: "of " + added.Program})
+		}
+	}
+	return result
+}
+
+// removeSidecars removes the containers that another webhook added for the programs in the others.
+func (p *Pod) removeSidecars(spec map[string]any) {
+	added := p.sidecars()
+	if added == nil {
+		return
+	}
+	indexes := map[pod.Kind][]int{}
+	for i := range p.Containers {
+		if c := &p.Containers[i]; slices.Contains(added.Containers, c.Name) {
+			indexes[c.read.Kind] = append(indexes[c.read.Kind], c.read.Index)
+		}
+	}
+	for kind := range kinds {
+		remove(spec, string(kind), indexes[kind])
+	}
+}
+
 // differences compares the credentials of the containers, except those that another webhook
 // added.
-func (p *Pod) differences(fresh *Pod, s *annotations.Settings) (result []Difference) {
+func (p *Pod) differences(fresh *Pod, s *annotations.Settings) []Difference {
+	result := p.lost(fresh)
 	for c, other := range p.pairs(fresh) {
 		if slices.ContainsFunc(peer.All(), func(added *peer.Peer) bool { return slices.Contains(added.Containers, c.Name) }) {
 			continue
@@ -177,6 +220,7 @@ func (p *Pod) facts(c *Container, d *annotations.Provider) map[string]fact {
 			values[parameter.Name], hidden[parameter.Name] = cmp.Or(value, set.Value), err != nil
 		}
 	}
+	c.unknown(d, result)
 	for i := range d.Parameters {
 		parameter := &d.Parameters[i]
 		if value := values[parameter.Name]; value != "" {
@@ -185,6 +229,30 @@ func (p *Pod) facts(c *Container, d *annotations.Provider) map[string]fact {
 		}
 	}
 	return result
+}
+
+// unknown adds the variables of other webhooks that Lanyard does not write: one that points to a token
+// for an agent on the node, or to a directory of theirs.
+func (c *Container) unknown(d *annotations.Provider, result map[string]fact) {
+	for i := range c.Variables {
+		v := &c.Variables[i]
+		at := slices.IndexFunc(c.Tokens, func(t Token) bool { return t.File == slashes(v.Value) })
+		switch {
+		case !c.isUnknown(v, d):
+		case at >= 0:
+			result[v.Name] = fact{value: "a token for " + c.Tokens[at].Audience}
+		default:
+			result[v.Name] = fact{value: v.Value, minor: true}
+		}
+	}
+}
+
+// isUnknown reports whether another webhook wrote a variable that Lanyard does not write.
+func (c *Container) isUnknown(v *Variable, d *annotations.Provider) bool {
+	known := slices.ContainsFunc(d.Variables, func(known annotations.Variable) bool { return known.Name == v.Name })
+	return !known && (c.ofOthers(v, d) || v.From == nil && slices.ContainsFunc(peer.All(), func(other *peer.Peer) bool {
+		return other.Provider == d.Name && slices.Contains(other.Paths, v.Value)
+	}))
 }
 
 // fromElsewhere stands for a value in a Secret or another object.
@@ -289,6 +357,8 @@ func (c *Container) markOthers(d *annotations.Provider, identities []annotations
 		v := &c.Variables[i]
 		if at := slices.IndexFunc(d.Variables, func(known annotations.Variable) bool { return known.Name == v.Name }); at >= 0 && v.From == nil {
 			v.Injected = c.couldBeOthers(v, &d.Variables[at], d, identity)
+		} else if c.isUnknown(v, d) {
+			v.Injected = true
 		}
 	}
 	for i := range c.mounts {

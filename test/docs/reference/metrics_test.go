@@ -25,6 +25,7 @@ var whatToDo = map[string]string{
 	"lanyard_cache_limit_bytes":                    "Raise `resources.limits.memory`.",
 	"lanyard_certificate_expiry_timestamp_seconds": "[LanyardCertificateExpiresSoon](../operations/monitoring.md#lanyardcertificateexpiressoon) alerts.",
 	"lanyard_config_reload_successful":             "[LanyardConfigNotLoaded](../operations/monitoring.md#lanyardconfignotloaded) alerts on 0: the log has the mistake and its line. The replica keeps the previous settings.",
+	"lanyard_findings_total":                       "Look up the [reason](reasons.md#reasons-of-one-container). `lanyard explain` shows the findings about one pod.",
 	"lanyard_injections_total":                     "Nothing.",
 	"lanyard_serviceaccount_lookups_total":         "Many with `live` make pods slow: [LanyardSlow](../operations/monitoring.md#lanyardslow).",
 	"lanyard_serviceaccounts":                      "`unguarded`: [label them](../operations/monitoring.md#lanyardunguardedserviceaccounts). `excluded`: move them to another namespace, or include theirs.",

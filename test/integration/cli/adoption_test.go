@@ -75,7 +75,7 @@ func setExpression(ctx context.Context, expression string) (former string) {
 	return former
 }
 
-var _ = Describe("adopt", Serial, func() {
+var _ = Describe("label with adoption", Serial, func() {
 	It("adopts the ServiceAccounts of several pages at once, and status shows nothing left over", func(ctx SpecContext) {
 		newNamespace(ctx, "peers")
 		DeferCleanup(func(ctx SpecContext) error {
@@ -96,53 +96,47 @@ var _ = Describe("adopt", Serial, func() {
 			Expect(further.Load()-before).To(BeNumerically(">=", many/20), "pages after the first")
 			return out
 		}
-		adopt := func(args ...string) string { return run(append([]string{"adopt"}, args...)...) }
-		label := func() string { return run("label", "serviceaccounts") }
+		label := func(args ...string) string { return run(append([]string{"label", "serviceaccounts"}, args...)...) }
 		status := func() string { return run("status") }
 
 		By("leaving them alone while nothing is adopted")
 		Expect(status()).To(Equal("no ServiceAccount asks for an identity\n"))
 		Expect(label()).To(Equal("every ServiceAccount that needs credentials has the label\n"))
-		code, out, errOut := lanyard(ctx, "adopt", "--namespace", "peers", "--config", config)
-		Expect(out).To(BeEmpty())
-		Expect(errOut).To(HavePrefix("error: the webhook adopts the annotations of no other webhook"))
-		Expect(code).To(Equal(command.ExitFailed))
 		config = adopting("eks")
 
 		By("warning if nobody knows what is adopted")
-		_, out, errOut = lanyard(ctx, "status", "--namespace", "peers")
+		_, out, errOut := lanyard(ctx, "status", "--namespace", "peers")
 		Expect(out).To(Equal("no ServiceAccount asks for an identity\n"))
 		Expect(errOut).To(HavePrefix("warning: serviceaccount peers/app-0 has the annotation " + eksRole + ", which Lanyard only reads with settings of the webhook. "))
 
 		By("not adopting if nobody knows what is adopted")
-		code, _, errOut = lanyard(ctx, "adopt", "--namespace", "peers")
-		Expect(errOut).To(HavePrefix("error: the settings of the webhook could not be read: "))
-		Expect(code).To(Equal(command.ExitFailed))
+		_, out, errOut = lanyard(ctx, "label", "sa", "--namespace", "peers")
+		Expect(out).To(Equal("every ServiceAccount that needs credentials has the label\n"))
+		Expect(errOut).To(ContainSubstring("settings could not be read: "))
 
 		By("showing them")
 		callForPeers(ctx)
 		Expect(strings.Count(status(), "unguarded")).To(Equal(many))
-		Expect(strings.Count(adopt("--dry-run=client"), "would be adopted\n")).To(Equal(many))
-		Expect(strings.Count(adopt("--dry-run=server"), "  adopted (server dry run)\n")).To(Equal(many))
-		Expect(label()).To(Equal(fmt.Sprintf("%d ServiceAccounts have annotations of another webhook that are not adopted yet: see lanyard adopt\n", many)))
+		Expect(strings.Count(label("--dry-run=client"), "would be adopted\n")).To(Equal(many))
+		Expect(strings.Count(label("--dry-run=server"), "  adopted (server dry run)\n")).To(Equal(many))
 		Expect(strings.Count(status(), "unguarded")).To(Equal(many))
 
 		By("adopting them")
-		Expect(strings.Count(adopt(), "  adopted\n")).To(Equal(many))
+		Expect(strings.Count(label(), "  adopted\n")).To(Equal(many))
 		accounts, err := env.client.CoreV1().ServiceAccounts("peers").List(ctx, metav1.ListOptions{LabelSelector: "lanyard.dev/identity=enabled"})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(accounts.Items).To(HaveLen(many))
 		Expect(accounts.Items).To(HaveEach(HaveField("Annotations", HaveKeyWithValue("lanyard.dev/aws-role-arn", role))))
 		Expect(status()).NotTo(ContainSubstring("unguarded"))
 		Expect(strings.Count(status(), "  guarded")).To(Equal(many))
-		Expect(adopt()).To(Equal("no annotation of another webhook waits for its adoption\n"))
+		Expect(label()).To(Equal("every ServiceAccount that needs credentials has the label\n"))
 	})
 
 	It("reports ServiceAccounts that the webhook does not translate", func(ctx SpecContext) {
 		newNamespace(ctx, "others")
 		newServiceAccount(ctx, "others", "app", map[string]string{"azure.workload.identity/client-id": "00000000-0000-0000-0000-000000000001"})
 		callForPeers(ctx)
-		code, out, _ := lanyard(ctx, "adopt", "--namespace", "others", "--config", adopting("eks, azure"))
+		code, out, _ := lanyard(ctx, "label", "sa", "--namespace", "others", "--config", adopting("eks, azure"))
 		Expect(out).To(ContainSubstring("the webhook did not adopt it"))
 		Expect(code).To(Equal(command.ExitFound))
 	})

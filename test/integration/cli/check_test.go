@@ -20,7 +20,7 @@ import (
 
 	webhook "github.com/lanyard-dev/lanyard/cmd/webhook/app"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
-	"github.com/lanyard-dev/lanyard/internal/probe"
+	"github.com/lanyard-dev/lanyard/internal/cli/finding"
 )
 
 // Serial and Ordered: some of these damage the installation for a while.
@@ -46,14 +46,12 @@ var _ = Describe("check", Serial, Ordered, func() {
 		})
 		for _, name := range []string{"cart", "default"} {
 			_, out, _ := lanyard(ctx, "check", "--namespace", "shop", "--service-account", name, "--output", "json")
-			var report probe.Report
+			var report struct{ Findings []finding.Finding }
 			Expect(json.Unmarshal([]byte(out), &report)).To(Succeed())
 			var want []string
-			for _, section := range report.Sections {
-				for _, line := range section.Lines {
-					if section.Name == "probe" || section.Name == "dry run" {
-						want = append(want, line.String())
-					}
+			for _, f := range report.Findings {
+				if f.About == "probe" || f.About == "dry run" {
+					want = append(want, f.String())
 				}
 			}
 			Expect(want).To(HaveLen(2))
@@ -176,18 +174,32 @@ var _ = Describe("check", Serial, Ordered, func() {
 
 	It("reports that Lanyard is not installed", func(ctx SpecContext) {
 		api := env.client.AdmissionregistrationV1().MutatingWebhookConfigurations()
-		_, err := api.Patch(ctx, "lanyard", types.JSONPatchType, []byte(`[{"op":"replace","path":"/webhooks/0/name","value":"other.lanyard.dev"}]`), metav1.PatchOptions{})
+		configuration, err := api.Get(ctx, "lanyard", metav1.GetOptions{})
 		Expect(err).NotTo(HaveOccurred())
-		DeferCleanup(func(ctx SpecContext) error {
-			_, err := api.Patch(ctx, "lanyard", types.JSONPatchType, []byte(`[{"op":"replace","path":"/webhooks/0/name","value":"pods.lanyard.dev"}]`), metav1.PatchOptions{})
-			return err
+		Expect(api.Delete(ctx, "lanyard", metav1.DeleteOptions{})).To(Succeed())
+		DeferCleanup(func(ctx SpecContext) {
+			configuration.ResourceVersion, configuration.UID = "", ""
+			_, err := api.Create(ctx, configuration, metav1.CreateOptions{})
+			Expect(err).NotTo(HaveOccurred())
+			expectInjected(ctx, "shop", "cart", "aws")
 		})
 		code, out, _ := lanyard(ctx, "check")
 		Expect(out).To(ContainSubstring("× Lanyard is not installed"))
+		// U1 of the review of users: the guard still denies pods, and nothing named it.
+		Expect(out).To(MatchRegexp(`× the guard of an installation that is gone still denies pods: ValidatingAdmissionPolicyBindings .*lanyard-guard-pods`))
+		Expect(out).To(ContainSubstring("validatingadmissionpolicybinding/lanyard-guard-pods"))
+		Expect(code).To(Equal(command.ExitFound))
+		Eventually(ctx, func(ctx context.Context) string {
+			code, out, _ = lanyard(ctx, "explain", "sa/cart", "--namespace", "shop")
+			return out
+		}).Should(ContainSubstring("new pods: denied\n  the guard of an installation that is gone denies new pods\n  -> Remove it, or install Lanyard again: kubectl delete validatingadmissionpolicybinding/lanyard-guard-"))
+		Expect(code).To(Equal(command.ExitFound))
+		code, out, _ = lanyard(ctx, "status", "--namespace", "shop")
+		Expect(out).To(ContainSubstring("× Lanyard is not installed, so no new pod gets credentials\n    See what is missing, or left: lanyard check\n"))
 		Expect(code).To(Equal(command.ExitFound))
 	})
 
-	It("does not guess which of two installations is meant, and neither does explain", func(ctx SpecContext) {
+	It("judges both of two installations, and explain goes on", func(ctx SpecContext) {
 		api := env.client.AdmissionregistrationV1().MutatingWebhookConfigurations()
 		second, err := api.Get(ctx, "lanyard", metav1.GetOptions{})
 		Expect(err).NotTo(HaveOccurred())
@@ -196,11 +208,14 @@ var _ = Describe("check", Serial, Ordered, func() {
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(func(ctx SpecContext) error { return api.Delete(ctx, "second", metav1.DeleteOptions{}) })
 		code, out, _ := lanyard(ctx, "check")
-		Expect(out).To(ContainSubstring("second"))
+		Expect(out).To(ContainSubstring("× Lanyard is installed 2 times: MutatingWebhookConfigurations lanyard (replicas unknown), second (replicas unknown)"))
+		Expect(out).To(ContainSubstring("Decide which one to keep. To remove all but lanyard: kubectl delete mutatingwebhookconfiguration/second validatingwebhookconfiguration/second\n"))
+		Expect(out).To(MatchRegexp(`(?s)\nguard of lanyard\n  √ .*\nguard of second\n  × ValidatingAdmissionPolicy second-guard-pods does not exist`))
 		Expect(code).To(Equal(command.ExitFound))
-		code, _, errOut := lanyard(ctx, "explain", "sa/cart", "--namespace", "shop")
-		Expect(errOut).To(Equal("error: lanyard is installed 2 times, by the MutatingWebhookConfigurations lanyard, second: see lanyard check\n"))
-		Expect(code).To(Equal(command.ExitFailed))
+		code, out, errOut := lanyard(ctx, "explain", "sa/cart", "--namespace", "shop")
+		Expect(errOut).To(BeEmpty())
+		Expect(out).To(ContainSubstring("new pods: injected"))
+		Expect(code).To(Equal(command.ExitOK))
 	})
 
 	It("denies contradicting flags", func(ctx SpecContext) {

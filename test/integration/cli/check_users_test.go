@@ -74,7 +74,7 @@ var _ = Describe("check by users with few rights", Serial, Ordered, func() {
 		bind(ctx, "check-mine", "view", "of-one-namespace")
 		code, out := check(ctx, user("of-one-namespace"), "--namespace", "check-mine")
 		Expect(code).To(Equal(command.ExitFailed))
-		Expect(out).To(ContainSubstring("? webhook configurations cannot be read: you may not list mutatingwebhookconfigurations.admissionregistration.k8s.io\n"))
+		Expect(out).To(ContainSubstring("? webhook configurations cannot be read: you may not list mutatingwebhookconfigurations.admissionregistration.k8s.io; the replicas, the certificate, the guard and the fences were not checked\n"))
 		Expect(out).To(ContainSubstring("√ every ServiceAccount in the namespace check-mine that needs credentials has the guard's label\n"))
 		Expect(out).To(ContainSubstring("√ pods of ServiceAccount check-mine/cart get credentials: aws, from volume bound-sa-token (evaluated here"))
 		Expect(count(out, "×")).To(BeZero(), out)

@@ -98,6 +98,8 @@ func developer(ctx context.Context, name, namespace string) string {
 	return user(name)
 }
 
+const examples = "../../../examples/providers"
+
 var _ = Describe("custom providers", Serial, Ordered, func() {
 	BeforeAll(func(ctx SpecContext) {
 		newNamespace(ctx, "custom")
@@ -131,7 +133,6 @@ var _ = Describe("custom providers", Serial, Ordered, func() {
 	},
 		Entry("by label", "label", "sa", "--dry-run"),
 		Entry("by status", "status"),
-		Entry("by restart", "restart", "--stale", "--dry-run"),
 		Entry("by explain", "explain", "sa/oss"),
 		Entry("by check", "check"),
 		Entry("by trust", "trust", "azure", "sa/oss"),

@@ -48,7 +48,7 @@ var _ = Describe("text of the cluster that controls a terminal", Ordered, Contin
 		Entry("status", `\x1b[2j\x1b[1;1hevery pod`, "status"),
 		Entry("status as JSON", `\u001b[2j\u001b[1;1hevery pod`, "status", "-o", "json"),
 		Entry("status as YAML", `\e[2j\e[1;1hevery pod`, "status", "-o", "yaml"),
-		Entry("restart", `\x1b[2j\x1b[1;1hevery pod`, "restart", "--stale", "--dry-run"),
+		Entry("status --output name", `\x1b[2j\x1b[1;1hevery pod`, "status", "--output", "name"),
 		Entry("explain", `\x1b[2J\x1b[1;1Hevery pod`, "explain", "pod/victim"),
 		Entry("explain as JSON", `\u001b[2J`, "explain", "pod/victim", "-o", "json"),
 		Entry("migrate", `\x1b[2J\x1b[1;1Hevery pod`, "migrate", "--from", "eks"),

@@ -184,8 +184,8 @@ var _ = Describe("explain", Ordered, func() {
 		stranger := user("stranger")
 		code, out, errOut := lanyardAs(ctx, stranger, "", "explain", "sa/cart", "--namespace", "explained")
 		Expect(out).To(And(
-			ContainSubstring("new pods: unknown\n"), ContainSubstring("\ncreate pods in the namespace explained "),
-			ContainSubstring("\nlist mutatingwebhookconfigurations.admissionregistration.k8s.io "), Not(ContainSubstring("denied"))))
+			ContainSubstring("new pods: unknown\n"), ContainSubstring("\n  ? the dry run of a pod: you may not create pods in the namespace explained\n"),
+			ContainSubstring("\n  ? the namespaces that Lanyard is called for, and the guard: you may not list mutatingwebhookconfigurations.admissionregistration.k8s.io\n"), Not(ContainSubstring("denied"))))
 		Expect(errOut).To(Equal("error: the credentials of a new pod are not known: the ServiceAccount of the pod was not read\n"))
 		Expect(code).To(Equal(command.ExitFailed))
 		code, _, errOut = lanyardAs(ctx, stranger, "", "explain", "pod/cart-1-old", "--namespace", "explained")

@@ -114,10 +114,4 @@ var _ = Describe("label serviceaccounts", Serial, Ordered, func() {
 		kubeconfig := reader(ctx, "reader")
 		expectOutputsAs(ctx, kubeconfig, "label-forbidden", command.ExitFound, BeEmpty(), "label", "sa", "--namespace", "unlabelled")
 	})
-
-	It("needs a command", func(ctx SpecContext) {
-		code, _, errOut := lanyard(ctx, "label")
-		Expect(errOut).To(Equal("error: a command is missing\nSee 'lanyard label --help' for usage.\n"))
-		Expect(code).To(Equal(command.ExitFailed))
-	})
 })

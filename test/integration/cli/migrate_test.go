@@ -183,8 +183,9 @@ var _ = Describe("status of pods that another webhook injected", Ordered, func()
 		Expect(code).To(Equal(command.ExitOK), out+errOut)
 		expectInjected(ctx, "theirs", "app", "aws")
 		expectOutputsAs(ctx, env.kubeconfig, "status-others", command.ExitOK, notAdopted, "status", "--namespace", "theirs")
-		code, out, _ = lanyard(ctx, "status", "--namespace", "theirs", "--stale", "--output", "name")
-		Expect(out).To(Equal("replicaset/differs\n"))
+		code, out, errOut = lanyard(ctx, "status", "--namespace", "theirs", "--stale", "--output", "name")
+		Expect(out).To(BeEmpty())
+		Expect(errOut).To(ContainSubstring("no restart replaces the pods of replicaset/differs"))
 		Expect(code).To(Equal(command.ExitFound))
 	})
 
@@ -224,11 +225,41 @@ var _ = Describe("the commands of docs/migrate", Serial, func() {
 				ran++
 			}
 		}
-		Expect(ran).To(BeNumerically(">=", 8))
+		Expect(ran).To(BeNumerically(">=", 5))
 	})
 })
 
 var _ = Describe("migrate, after adoption", Serial, Ordered, func() {
+	It("leaves what is adopted in sync, and adds what is not", func(ctx SpecContext) {
+		callForPeers(ctx)
+		newNamespace(ctx, "beside")
+		newServiceAccount(ctx, "beside", "app", map[string]string{eksRole: role})
+		newServiceAccount(ctx, "beside", "mapped", nil)
+		// Other specs look at all ServiceAccounts, and would be warned.
+		DeferCleanup(func(ctx SpecContext) error {
+			return env.client.CoreV1().ServiceAccounts("beside").DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
+		})
+		_, err := env.client.CoreV1().ConfigMaps("beside").Create(ctx, &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Name: "pod-identity-webhook"}, Data: map[string]string{"config": `{"beside/mapped": {"RoleARN": "` + role + `"}}`},
+		}, metav1.CreateOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		args := []string{"migrate", "--from", "eks", "--namespace", "beside", "--config", adopting("eks"), "--write"}
+		code, out, errOut := lanyard(ctx, args...)
+		Expect(code).To(Equal(command.ExitOK), errOut)
+		Expect(out).To(HaveSuffix("ServiceAccounts written: 1 of 1\n"))
+		values := func(name string) map[string]string {
+			account, err := env.client.CoreV1().ServiceAccounts("beside").Get(ctx, name, metav1.GetOptions{})
+			Expect(err).NotTo(HaveOccurred())
+			return account.Annotations
+		}
+		Expect(values("mapped")).To(And(HaveKeyWithValue("lanyard.dev/aws-role-arn", role), Not(HaveKey("lanyard.dev/adopted"))))
+		Expect(values("app")).To(HaveKey("lanyard.dev/adopted"))
+		code, _, errOut = lanyard(ctx, append(args, "--remove")...)
+		Expect(code).To(Equal(command.ExitFailed))
+		Expect(errOut).To(HavePrefix("error: --remove: Lanyard adopts the annotations of eks, "))
+		Expect(values("app")).To(HaveKey(eksRole))
+	})
+
 	It("makes the annotations the user's, so that they stay without the other ones", func(ctx SpecContext) {
 		callForPeers(ctx)
 		newNamespace(ctx, "adopted")

@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/yaml"
 
+	"github.com/lanyard-dev/lanyard/internal/cli/command"
 	"github.com/lanyard-dev/lanyard/test/support/controlplane"
 )
 
@@ -76,9 +77,10 @@ var _ = Describe("an installation by policies", Ordered, func() {
 
 	It("is told from no installation", func(ctx SpecContext) {
 		run(ctx, "policies-none", 1, "check")
-		code, out, _ := lanyardAs(ctx, kubeconfig, "", "policies", "--diff")
+		code, out, errOut := lanyardAs(ctx, kubeconfig, "", "policies", "--diff")
 		Expect(code).To(Equal(1))
-		Expect(out).To(ContainSubstring("+++ generated/mutatingadmissionpolicy/lanyard-inject-pods\n"))
+		Expect(out).To(BeEmpty())
+		Expect(errOut).To(Equal("error: none of these policies is installed. To install them: lanyard policies | kubectl apply -f -, with the same flags\n"))
 	})
 
 	It("is installed, and the same as the generated one", func(ctx SpecContext) {
@@ -144,6 +146,23 @@ var _ = Describe("an installation by policies", Ordered, func() {
 	It("has pods that are current or not", func(ctx SpecContext) {
 		run(ctx, "policies-status", 0, "status", "--all-namespaces")
 		run(ctx, "policies-status as JSON", 0, "status", "--namespace", "shop", "--output", "json")
+	})
+
+	It("has the settings and the ServiceAccounts for manifests", func(ctx SpecContext) {
+		workload := manifests[strings.LastIndex(manifests, "---\n")+len("---\n"):]
+		code, out, errOut := lanyardAs(ctx, kubeconfig, workload, "inject", "-f", "-")
+		Expect(code).To(Equal(command.ExitOK))
+		Expect(out).To(Equal(workload))
+		Expect(errOut).To(Equal("unchanged: deployment/web in the namespace shop: serviceaccount_not_found: the manifests do not have its ServiceAccount\n"))
+		code, out, errOut = lanyardAs(ctx, kubeconfig, workload, "inject", "-f", "-", "--cluster")
+		Expect(errOut).To(BeEmpty())
+		Expect(code).To(Equal(command.ExitOK))
+		Expect(out).To(And(ContainSubstring("value: 11111111-2222-3333-4444-555555555555\n"), ContainSubstring("value: contoso.onmicrosoft.com\n")))
+		mistyped := strings.ReplaceAll(workload, "serviceAccountName: cart", "serviceAccountName: crat")
+		code, out, errOut = lanyardAs(ctx, kubeconfig, mistyped, "inject", "-f", "-", "--cluster")
+		Expect(code).To(Equal(command.ExitFound))
+		Expect(out).To(BeEmpty())
+		Expect(errOut).To(And(ContainSubstring("neither the manifests nor the cluster have its ServiceAccount crat: add it, or correct serviceAccountName\n"), ContainSubstring("nothing was written\n")))
 	})
 
 	It("is explained", func(ctx SpecContext) {

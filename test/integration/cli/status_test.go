@@ -6,19 +6,15 @@ package cli
 import (
 	"context"
 	"encoding/json"
-	"fmt"
-	"net/http"
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	appsv1 "k8s.io/api/apps/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
 )
@@ -161,14 +157,14 @@ var _ = Describe("status for a reader", Ordered, func() {
 		Expect(errOut).To(BeEmpty())
 		Expect(code).To(Equal(command.ExitFound), out)
 		Expect(out).To(MatchRegexp(`cart +guarded +deployment/cart +4 +1 +1 +1 +1 opted-out\n`))
-		Expect(out).To(ContainSubstring("  viewed: new pods were evaluated here, not by the cluster: you may not create pods in the namespace viewed\n"))
+		Expect(out).To(ContainSubstring("  - new pods were evaluated here, not by the cluster: you may not create pods\n"))
 	})
 
 	It("names the rights that are missing, and counts", func(ctx SpecContext) {
 		code, out, errOut := lanyardAs(ctx, inOne, "", "status", "--namespace", "viewed")
 		Expect(out).To(MatchRegexp(`cart +guarded +deployment/cart +4 +0 +0 +0 +1 opted-out, 3 unknown\n`))
 		Expect(out).To(ContainSubstring("viewed/cart: unknown: the credentials of a new pod are unknown: you may not create pods in the namespace viewed, and the settings of the webhook could not be read: "))
-		Expect(errOut).To(MatchRegexp(`^error: the result is not complete: [01] skipped, 4 pods unknown. The reasons are in the output\n$`))
+		Expect(errOut).To(MatchRegexp(`^error: the result is not complete: \d parts could not be read or compared, 4 pods unknown. The reasons are in the output\n$`))
 		Expect(code).To(Equal(command.ExitFailed))
 		code, out, errOut = lanyardAs(ctx, inOne, "", "status", "--all-namespaces")
 		Expect(out).To(BeEmpty())
@@ -201,101 +197,67 @@ var _ = Describe("status for a reader", Ordered, func() {
 	})
 })
 
-// roll does what the controller of a Deployment would do: it reports new pods as
-// available.
-func roll(ctx context.Context, namespace, name string) error {
-	api := env.client.AppsV1().Deployments(namespace)
-	deployment, err := api.Get(ctx, name, metav1.GetOptions{})
-	if err != nil {
-		return err
+// rows returns the workloads of a table of status.
+func rows(out string) (workloads []string) {
+	for line := range strings.Lines(out) {
+		if fields := strings.Fields(line); len(fields) > 3 && strings.Contains(fields[2], "/") {
+			workloads = append(workloads, fields[2])
+		}
 	}
-	if deployment.Spec.Template.Annotations["kubectl.kubernetes.io/restartedAt"] == "" {
-		return fmt.Errorf("deployment %s was not restarted", name)
-	}
-	deployment.Status = appsv1.DeploymentStatus{ObservedGeneration: deployment.Generation, Replicas: 1, UpdatedReplicas: 1, AvailableReplicas: 1, ReadyReplicas: 1}
-	_, err = api.UpdateStatus(ctx, deployment, metav1.UpdateOptions{})
-	return err
+	return workloads
 }
 
-var _ = Describe("restart --stale", Ordered, func() {
-	BeforeAll(func(ctx SpecContext) { newRolledOut(ctx, "restarted") })
-
-	const restarting = "restarting deployment/cart in the namespace restarted (1 of 1) ...\n"
-
-	// restarted reports whether the template of the Deployment was changed.
-	restarted := func(ctx context.Context) bool {
-		GinkgoHelper()
-		deployment, err := env.client.AppsV1().Deployments("restarted").Get(ctx, "cart", metav1.GetOptions{})
-		Expect(err).NotTo(HaveOccurred())
-		return deployment.Spec.Template.Annotations["kubectl.kubernetes.io/restartedAt"] != ""
-	}
-
-	It("only shows the plan in a dry run", func(ctx SpecContext) {
-		expectOutputs(ctx, "restart-dry-run", command.ExitOK, "restart", "--stale", "--namespace", "restarted", "--dry-run=client")
-		Expect(restarted(ctx)).To(BeFalse())
+var _ = Describe("status of some objects", Ordered, func() {
+	BeforeAll(func(ctx SpecContext) {
+		newNamespace(ctx, "by-name")
+		newServiceAccount(ctx, "by-name", "cart", nil)
+		newServiceAccount(ctx, "by-name", "mail", map[string]string{"lanyard.dev/aws-role-arn": role})
+		for _, name := range []string{"outdated", "also-outdated", "unused"} {
+			set := newDeployment(ctx, "by-name", name, "cart")
+			if name != "unused" {
+				newReplica(ctx, set, name+"-0", nil)
+			}
+		}
+		for _, name := range []string{"alone", "mail"} {
+			pod := newPod(name, map[string]string{"alone": "cart", "mail": "mail"}[name])
+			pod.Labels = map[string]string{"team": name}
+			_, err := env.client.CoreV1().Pods("by-name").Create(ctx, pod, metav1.CreateOptions{})
+			Expect(err).NotTo(HaveOccurred())
+		}
+		reannotate(ctx, "by-name", "cart", map[string]string{"lanyard.dev/aws-role-arn": role})
+		expectInjected(ctx, "by-name", "cart", "aws")
 	})
 
-	DescribeTable("does nothing without a yes", func(ctx SpecContext, answer string) {
-		code, out, errOut := lanyardAs(ctx, env.kubeconfig, answer, "restart", "--stale", "--namespace", "restarted")
-		Expect(errOut).To(ContainSubstring("Restart this workload? [y/N] nothing was restarted\n"))
-		Expect(out).To(BeEmpty())
-		Expect(code).To(Equal(command.ExitFound))
-		Expect(restarted(ctx)).To(BeFalse())
+	DescribeTable("lists them", func(ctx SpecContext, args string, want ...string) {
+		_, out, errOut := lanyard(ctx, append([]string{"status", "--namespace", "by-name"}, strings.Fields(args)...)...)
+		Expect(errOut).To(BeEmpty())
+		Expect(rows(out)).To(Equal(want))
 	},
-		Entry("at the end of the input", ""),
-		Entry("with an empty line", "\n"),
-		Entry("with a no", "n\n"),
-		Entry("with something else", "yess\n"),
+		Entry("a workload", "deployment/outdated", "deployment/outdated"),
+		Entry("a type and names", "deployments unused outdated", "deployment/outdated"),
+		Entry("a pod of a workload", "pod/outdated-0", "deployment/outdated"),
+		Entry("the owner of a pod", "replicaset/outdated-1", "deployment/outdated"),
+		Entry("a pod of its own", "pod alone", "pod/alone"),
+		Entry("a ServiceAccount", "sa/mail", "pod/mail"),
+		Entry("a label of pods", "-l team=mail", "pod/mail"),
+		Entry("a label, and outdated", "-l app=outdated --stale", "deployment/outdated"),
+		Entry("what is outdated", "--stale", "deployment/also-outdated", "deployment/outdated", "pod/alone"),
 	)
 
-	It("reports a workload that is not done in time", func(ctx SpecContext) {
-		expectOutputsAs(ctx, env.kubeconfig, "restart-failed", command.ExitFound, Equal(restarting), "restart", "--stale", "--namespace", "restarted", "--yes", "--timeout", "1ms")
-		Expect(restarted(ctx)).To(BeTrue())
-	})
-
-	It("stops at the first workload that is not done in time", func(ctx SpecContext) {
-		newNamespace(ctx, "halted")
-		newServiceAccount(ctx, "halted", "cart", nil)
-		for _, name := range []string{"first", "second"} {
-			newReplica(ctx, newDeployment(ctx, "halted", name, "cart"), name+"-0", nil)
-		}
-		reannotate(ctx, "halted", "cart", map[string]string{"lanyard.dev/aws-role-arn": role})
-		expectInjected(ctx, "halted", "cart", "aws")
-		expectOutputsAs(ctx, env.kubeconfig, "restart-halted", command.ExitFound, Equal("restarting deployment/first in the namespace halted (1 of 2) ...\n"),
-			"restart", "--stale", "--namespace", "halted", "--yes", "--timeout", "1ms")
-		second, err := env.client.AppsV1().Deployments("halted").Get(ctx, "second", metav1.GetOptions{})
-		Expect(err).NotTo(HaveOccurred())
-		Expect(second.Spec.Template.Annotations).To(BeEmpty())
-	})
-
-	It("waits until the new pods are available", func(ctx SpecContext) {
-		// The proxy also acts as the controller of the Deployment.
-		kubeconfig := proxied(func(w http.ResponseWriter, r *http.Request, next http.Handler) {
-			if r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/deployments/cart") && restarted(ctx) {
-				defer GinkgoRecover()
-				Expect(roll(ctx, "restarted", "cart")).To(Succeed())
-			}
-			next.ServeHTTP(w, r)
-		})
-		code, out, errOut := lanyardAs(ctx, kubeconfig, "y\n", "restart", "--stale", "--namespace", "restarted")
-		Expect(errOut).To(HaveSuffix(restarting))
-		Expect(out).To(MatchRegexp(`restarted +deployment/cart +2 +restarted\n`))
+	It("says that nothing is selected", func(ctx SpecContext) {
+		code, out, _ := lanyard(ctx, "status", "--namespace", "by-name", "deployment/unused")
+		Expect(out).To(Equal("no pod of a ServiceAccount that asks for an identity is selected\n"))
 		Expect(code).To(Equal(command.ExitOK))
-		// No controller replaces the pods, so they can be restarted again.
-		expectOutputsAs(ctx, kubeconfig, "restart", command.ExitOK, Equal(restarting), "restart", "--stale", "--namespace", "restarted", "--yes")
 	})
 
-	It("lists what must be restarted by hand", func(ctx SpecContext) {
-		newNamespace(ctx, "by-hand")
-		newServiceAccount(ctx, "by-hand", "cart", nil)
-		_, err := env.client.CoreV1().Pods("by-hand").Create(ctx, newPod("alone", "cart"), metav1.CreateOptions{})
-		Expect(err).NotTo(HaveOccurred())
-		reannotate(ctx, "by-hand", "cart", map[string]string{"lanyard.dev/aws-role-arn": role})
-		expectInjected(ctx, "by-hand", "cart", "aws")
-		expectOutputs(ctx, "restart-by-hand", command.ExitFound, "restart", "--stale", "--namespace", "by-hand", "--yes")
+	It("lists for kubectl rollout restart what a restart replaces, and says what is left", func(ctx SpecContext) {
+		code, out, errOut := lanyard(ctx, "status", "--stale", "-o", "name", "-n", "by-name")
+		Expect(out).To(Equal("deployment/also-outdated\ndeployment/outdated\n"))
+		Expect(errOut).To(Equal("warning: no restart replaces the pods of pod/alone: see lanyard explain pod/alone --namespace by-name\n"))
+		Expect(code).To(Equal(command.ExitFound))
 	})
 
-	It("does not restart a workload that a pod only names as its owner", func(ctx SpecContext) {
+	It("does not list a workload for a restart that a pod only names as its owner", func(ctx SpecContext) {
 		newNamespace(ctx, "forged")
 		newServiceAccount(ctx, "forged", "cart", nil)
 		newServiceAccount(ctx, "forged", "payments", nil)
@@ -306,60 +268,37 @@ var _ = Describe("restart --stale", Ordered, func() {
 		Expect(err).NotTo(HaveOccurred())
 		reannotate(ctx, "forged", "cart", map[string]string{"lanyard.dev/aws-role-arn": role})
 		expectInjected(ctx, "forged", "cart", "aws")
-		code, out, _ := lanyard(ctx, "restart", "--stale", "--namespace", "forged", "--yes", "--timeout", "1ms")
-		Expect(out).To(MatchRegexp(`forged +pod/forged +1 +by hand +nothing replaces it`))
-		Expect(code).To(Equal(command.ExitFound))
-		payments, err := env.client.AppsV1().Deployments("forged").Get(ctx, "payments", metav1.GetOptions{})
-		Expect(err).NotTo(HaveOccurred())
-		Expect(payments.Spec.Template.Annotations).To(BeEmpty())
+		_, out, errOut := lanyard(ctx, "status", "--stale", "-o", "name", "-n", "forged")
+		Expect(out).To(BeEmpty())
+		Expect(errOut).To(ContainSubstring("no restart replaces the pods of pod/forged"))
 	})
+})
 
-	It("restarts only the workloads that are named or labelled", func(ctx SpecContext) {
-		newNamespace(ctx, "by-name")
-		newServiceAccount(ctx, "by-name", "cart", nil)
-		for _, name := range []string{"outdated", "also-outdated", "unused"} {
-			set := newDeployment(ctx, "by-name", name, "cart")
-			if name != "unused" {
-				newReplica(ctx, set, name+"-0", nil)
-			}
-		}
-		reannotate(ctx, "by-name", "cart", map[string]string{"lanyard.dev/aws-role-arn": role})
-		expectInjected(ctx, "by-name", "cart", "aws")
-		_, err := env.client.AppsV1().Deployments("by-name").Patch(ctx, "outdated", types.MergePatchType, []byte(`{"metadata":{"labels":{"team":"shop"}}}`), metav1.PatchOptions{})
+var _ = Describe("a pod with variables of its own", Ordered, func() {
+	BeforeAll(func(ctx SpecContext) {
+		newNamespace(ctx, "shadowed")
+		newServiceAccount(ctx, "shadowed", "cart", map[string]string{"lanyard.dev/aws-role-arn": role})
+		expectInjected(ctx, "shadowed", "cart", "aws")
+		_, err := env.client.CoreV1().ConfigMaps("shadowed").Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "s3"}, Data: map[string]string{"AWS_PROFILE": "minio", "BUCKET": "b"}}, metav1.CreateOptions{})
 		Expect(err).NotTo(HaveOccurred())
-		for _, test := range []struct{ args, rows string }{
-			{"deployment/unused", `by-name +deployment/unused +- +planned`},
-			{"deployments unused outdated", `by-name +deployment/unused +- +planned\nby-name +deployment/outdated +- +planned`},
-			{"deployment/unused deployment/outdated --stale", `by-name +deployment/outdated +1 +planned`},
-			{"-l team=shop", `by-name +deployment/outdated +- +planned`},
-			{"deployments -l team=shop --stale", `by-name +deployment/outdated +1 +planned`},
-			{"--stale", `by-name +deployment/also-outdated +1 +planned\nby-name +deployment/outdated +1 +planned`},
-			{"pod/outdated-0", `by-name +pod/outdated-0 +- +by hand +it has a controller: restart the workload that lanyard status shows`},
-		} {
-			args := append([]string{"restart", "--namespace", "by-name", "--dry-run=client"}, strings.Fields(test.args)...)
-			code, out, errOut := lanyard(ctx, args...)
-			Expect(errOut).To(BeEmpty(), test.args)
-			Expect(out).To(MatchRegexp(`^NAMESPACE +WORKLOAD +OUTDATED +RESULT +WHY\n`+test.rows+` *\n$`), test.args)
-			Expect(code).To(Equal(command.ExitOK), test.args)
+		keys := newPod("keys", "cart")
+		keys.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "AWS_ACCESS_KEY_ID", Value: "x"}}
+		from := newPod("from", "cart")
+		from.Spec.Containers[0].EnvFrom = []corev1.EnvFromSource{
+			{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "s3"}}},
+			{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "minio"}}},
 		}
-		_, out, _ := lanyard(ctx, "restart", "deployment/outdated", "--namespace", "by-name", "--dry-run=server")
-		Expect(out).To(ContainSubstring("restarted (server dry run)"))
-		code, _, errOut := lanyard(ctx, "restart", "deployment/nope", "--namespace", "by-name", "--yes")
-		Expect(errOut).To(ContainSubstring(`deployments.apps "nope" not found`))
-		Expect(code).To(Equal(command.ExitFailed))
-		code, _, _ = lanyard(ctx, "restart", "deployment/outdated", "--namespace", "by-name", "--yes", "--timeout", "1ms")
-		Expect(code).To(Equal(command.ExitFound)) // no controller makes its pods available
-		for name, want := range map[string]bool{"outdated": true, "also-outdated": false, "unused": false} {
-			deployment, err := env.client.AppsV1().Deployments("by-name").Get(ctx, name, metav1.GetOptions{})
+		for _, pod := range []*corev1.Pod{keys, from} {
+			_, err := env.client.CoreV1().Pods("shadowed").Create(ctx, pod, metav1.CreateOptions{})
 			Expect(err).NotTo(HaveOccurred())
-			_, restarted := deployment.Spec.Template.Annotations["kubectl.kubernetes.io/restartedAt"]
-			Expect(restarted).To(Equal(want), name)
 		}
 	})
 
-	It("needs a selection", func(ctx SpecContext) {
-		code, _, errOut := lanyard(ctx, "restart")
-		Expect(errOut).To(HavePrefix("error: no workload is selected: write TYPE/NAME, --selector or --stale\n"))
-		Expect(code).To(Equal(command.ExitFailed))
+	It("is explained, with the variable to remove, and the Secrets that nobody reads", func(ctx SpecContext) {
+		expectOutputs(ctx, "explain-shadowed", command.ExitFound, "explain", "pod/from", "--namespace", "shadowed", "--config", adopting(""))
+	})
+
+	It("is shadowed in status, with the variable to remove", func(ctx SpecContext) {
+		expectOutputs(ctx, "status-shadowed", command.ExitFound, "status", "--namespace", "shadowed", "--config", adopting(""))
 	})
 })

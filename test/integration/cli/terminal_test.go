@@ -96,9 +96,9 @@ var _ = Describe("lanyard in a terminal", Serial, Ordered, func() {
 
 	It("fits the help of each command into its columns", func(ctx SpecContext) {
 		for _, name := range []string{
-			"", "check", "explain", "status", "restart", "label", "label serviceaccounts", "adopt", "token",
+			"", "check", "explain", "status", "label", "label serviceaccounts", "token",
 			"trust", "trust aws", "trust azure", "trust gcp", "trust issuer", "inject",
-			"provider", "provider test", "migrate",
+			"migrate",
 		} {
 			expectShown(ctx, directory, "", command.ExitOK, append(strings.Fields(name), "--help")...)
 		}
@@ -111,20 +111,16 @@ var _ = Describe("lanyard in a terminal", Serial, Ordered, func() {
 		Entry("a mistake in the command line", "", command.ExitFailed, "status --watch --output json"),
 		Entry("migrate of files", "migrate-files", command.ExitOK, "migrate --from eks -f eks.yaml"),
 		Entry("migrate of a cluster with nothing to migrate", "migrate-nothing", command.ExitOK, "migrate --from eks --namespace shop"),
-		Entry("provider test", "provider-page", command.ExitOK, "provider test alibaba.yaml"),
-		Entry("a value that the webhook would deny", "provider-page-denied", command.ExitFound, "provider test alibaba.yaml --annotation alibaba-role-arn=admin"),
-		Entry("a mistake in a configuration file", "provider-page-mistake", command.ExitFound, "provider test misspelled.yaml"),
+		Entry("a mistake in a configuration file", "inject-page-mistake", command.ExitFailed, "inject --config misspelled.yaml -f app.yaml"),
 		Entry("a manifest that the webhook would deny", "inject-page-denied", command.ExitFound, "inject -f wrong.yaml"),
 		Entry("the documents of an issuer", "trust-issuer-to", command.ExitOK, "trust issuer --issuer https://issuer.example.com/production --to issuer"),
 	)
 
-	It("prints manifests and diffs as they are", func(ctx SpecContext) {
-		for heading, line := range map[string]string{"inject-page": "inject -f app.yaml", "migrate-diff": "migrate --from eks -f eks.yaml --output diff"} {
-			GinkgoT().Setenv("NO_COLOR", "1")
-			code, shown := onTerminal(ctx, directory, 80, strings.Fields(line)...)
-			Expect(code).To(Equal(command.ExitOK), shown)
-			expectGolden(heading, "$ lanyard "+line+"\n"+shown)
-		}
+	It("prints manifests as they are", func(ctx SpecContext) {
+		GinkgoT().Setenv("NO_COLOR", "1")
+		code, shown := onTerminal(ctx, directory, 80, "inject", "-f", "app.yaml")
+		Expect(code).To(Equal(command.ExitOK), shown)
+		expectGolden("inject-page", "$ lanyard inject -f app.yaml\n"+shown)
 	})
 
 	It("labels ServiceAccounts", func(ctx SpecContext) {

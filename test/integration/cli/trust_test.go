@@ -81,6 +81,24 @@ var _ = Describe("trust", func() {
 		Expect(out).To(And(ContainSubstring("system:serviceaccount:shop:later"), Not(ContainSubstring("create-open-id-connect-provider"))))
 	})
 
+	It("trusts several ServiceAccounts for one identity, and no others", func(ctx SpecContext) {
+		const other = "arn:aws:iam::444455556666:role/other"
+		newNamespace(ctx, "logs")
+		newServiceAccount(ctx, "logs", "ingester", map[string]string{"lanyard.dev/aws-role-arn": role})
+		newServiceAccount(ctx, "logs", "querier", nil)
+		newServiceAccount(ctx, "logs", "ruler", map[string]string{"lanyard.dev/aws-role-arn": other})
+		args := []string{"trust", "aws", "--namespace", "logs", "--issuer", publicIssuer}
+		code, out, errOut := lanyard(ctx, append(args, "ingester", "querier")...)
+		Expect(code).To(Equal(command.ExitOK), errOut)
+		Expect(out).To(And(
+			ContainSubstring(`:sub": ["system:serviceaccount:logs:ingester","system:serviceaccount:logs:querier"]`),
+			ContainSubstring("annotate serviceaccount querier"), Not(ContainSubstring("annotate serviceaccount ingester")),
+		))
+		code, _, errOut = lanyard(ctx, append(args, "ingester", "ruler")...)
+		Expect(code).To(Equal(command.ExitFailed))
+		Expect(errOut).To(ContainSubstring(`aws-role-arn is "` + role + `" for ingester, and "` + other + `" for ruler: each needs a command of its own`))
+	})
+
 	DescribeTable("names what is missing or wrong", func(ctx SpecContext, code int, want string, args ...string) {
 		got, out, errOut := lanyard(ctx, append([]string{"trust", "--namespace", "shop"}, args...)...)
 		Expect(errOut).To(HavePrefix("error: " + want))

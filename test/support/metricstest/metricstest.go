@@ -21,6 +21,7 @@ func Register(registry prometheus.Registerer) error {
 	}
 	recorder.RecordAdmission("pods", "allowed", "injected", time.Millisecond)
 	recorder.RecordInjection("aws")
+	recorder.RecordFinding("environment_shadowed")
 	recorder.RecordLookup("cache", "found")
 	recorder.SetCertificateExpiry(time.Unix(1, 0))
 	recorder.SetConfigReload(nil)

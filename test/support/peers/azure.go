@@ -31,8 +31,18 @@ type Azure struct {
 	// IdentityBindings has the flags and variables of a custom token endpoint. The older
 	// version has none.
 	IdentityBindings *AzureIdentityBindings `json:"identityBindings,omitempty"`
+	// Proxy has the image and the commands of the containers of the proxy. The webhook itself has
+	// no such flag.
+	Proxy AzureProxy `json:"proxy,omitzero"`
 	// ReinvocationPolicy is IfNeeded by default.
 	ReinvocationPolicy admissionregistrationv1.ReinvocationPolicyType `json:"reinvocationPolicy,omitempty"`
+}
+
+// AzureProxy is the image of both containers of the proxy, and their commands.
+type AzureProxy struct {
+	Image        string   `json:"image,omitempty"`
+	Command      []string `json:"command,omitempty"`
+	SetupCommand []string `json:"setupCommand,omitempty"`
 }
 
 // AzureIdentityBindings are the settings of identity bindings, which AKS uses.
@@ -77,7 +87,7 @@ func (a *Azure) Mutate(pod *corev1.Pod, account *corev1.ServiceAccount) error {
 		return fmt.Errorf("serviceaccounts %q not found", pod.Spec.ServiceAccountName)
 	}
 	if _, found := pod.Annotations[azurePrefix+"inject-proxy-sidecar"]; found { // "false" as well
-		if err := addProxy(pod); err != nil {
+		if err := a.Proxy.add(pod); err != nil {
 			return err
 		}
 	}
@@ -207,8 +217,8 @@ func azureExpiration(pod *corev1.Pod, account *corev1.ServiceAccount) (int64, er
 	return seconds, nil
 }
 
-// addProxy adds the two containers of the proxy, which emulates a metadata server.
-func addProxy(pod *corev1.Pod) error {
+// add adds the two containers of the proxy, which emulates a metadata server.
+func (p *AzureProxy) add(pod *corev1.Pod) error {
 	if pod.Spec.HostNetwork {
 		return errors.New("the proxy sidecar cannot be in a pod with hostNetwork")
 	}
@@ -217,11 +227,11 @@ func addProxy(pod *corev1.Pod) error {
 		return fmt.Errorf("%sproxy-sidecar-port: %w", azurePrefix, err)
 	}
 	sidecar := corev1.Container{
-		Name: "azwi-proxy", Image: "proxy", Args: []string{"--proxy-port=" + port},
+		Name: "azwi-proxy", Image: cmp.Or(p.Image, "proxy"), Command: p.Command, Args: []string{"--proxy-port=" + port},
 		RestartPolicy: new(corev1.ContainerRestartPolicyAlways),
 	}
 	setup := corev1.Container{
-		Name: "azwi-proxy-init", Image: "proxy-init", Env: []corev1.EnvVar{{Name: "PROXY_PORT", Value: port}},
+		Name: "azwi-proxy-init", Image: cmp.Or(p.Image, "proxy-init"), Command: p.SetupCommand, Env: []corev1.EnvVar{{Name: "PROXY_PORT", Value: port}},
 		SecurityContext: &corev1.SecurityContext{Privileged: new(true), RunAsUser: new(int64(0))},
 	}
 	if initContainer(pod, setup.Name) < 0 {

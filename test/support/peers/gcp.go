@@ -28,6 +28,12 @@ type GCP struct {
 	TokenExpiration int64 `json:"tokenExpiration,omitempty"`
 	// GCPDefaultRegion is empty by default: the variable is then set, and empty.
 	GCPDefaultRegion string `json:"gcpDefaultRegion,omitempty"`
+	// Newest makes it the webhook after the pull requests 152 and 155, which follow version 0.7.0: the
+	// mode direct gives gcloud its variables and its directory, and is the default. Their source was
+	// not available, so this follows their descriptions.
+	Newest bool `json:"newest,omitempty"`
+	// DefaultInjectionMode is direct by default. Only the newest webhook has it.
+	DefaultInjectionMode string `json:"defaultInjectionMode,omitempty"`
 	// GcloudImage is the image of the init container.
 	GcloudImage string `json:"gcloudImage,omitempty"`
 	// SetupCommand is the command of the init container, which runs gcloud by default.
@@ -95,8 +101,11 @@ func (g *GCP) Mutate(pod *corev1.Pod, account *corev1.ServiceAccount) error {
 	pod.Spec.Volumes = replaceOrAdd(pod.Spec.Volumes, volumeName, projected(gcpVolume, identity.audience, "token", identity.expiration, new(gcpMode)))
 	if identity.direct {
 		pod.Spec.Volumes = replaceOrAdd(pod.Spec.Volumes, volumeName, credentialVolume(prefix))
-	} else {
+	}
+	if !identity.direct || g.Newest {
 		pod.Spec.Volumes = replaceOrAdd(pod.Spec.Volumes, volumeName, corev1.Volume{Name: gcloudVolume, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}})
+	}
+	if !identity.direct {
 		g.addSetup(pod, identity)
 	}
 	each(pod, skip, func(c *corev1.Container) { g.inject(c, identity) })
@@ -108,6 +117,7 @@ func (g *GCP) Mutate(pod *corev1.Pod, account *corev1.ServiceAccount) error {
 func (g *GCP) identity(account *corev1.ServiceAccount, prefix string) (*gcpIdentity, error) {
 	get := func(name string) string { return account.Annotations[prefix+name] }
 	identity := gcpIdentity{provider: get("workload-identity-provider"), email: get("service-account-email"), expiration: cmp.Or(g.TokenExpiration, 86400)}
+	identity.direct = g.Newest && g.DefaultInjectionMode != "gcloud"
 	var found bool
 	if identity.audience, found = account.Annotations[prefix+"audience"]; !found {
 		identity.audience = cmp.Or(g.TokenAudience, "sts.googleapis.com")
@@ -210,7 +220,7 @@ func (g *GCP) addSetup(pod *corev1.Pod, identity *gcpIdentity) {
 			{Name: "GCP_SERVICE_ACCOUNT", Value: identity.email},
 			{Name: "CLOUDSDK_CORE_PROJECT", Value: identity.project()},
 		},
-		VolumeMounts: gcpMounts(false),
+		VolumeMounts: g.mounts(false),
 		SecurityContext: &corev1.SecurityContext{
 			AllowPrivilegeEscalation: new(false), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}, RunAsUser: identity.user,
 		},
@@ -222,18 +232,21 @@ func (g *GCP) addSetup(pod *corev1.Pod, identity *gcpIdentity) {
 	}
 }
 
-func gcpMounts(direct bool) []corev1.VolumeMount {
-	token := corev1.VolumeMount{Name: gcpVolume, MountPath: gcpMountPath, ReadOnly: true}
+func (g *GCP) mounts(direct bool) []corev1.VolumeMount {
+	all := []corev1.VolumeMount{{Name: gcpVolume, MountPath: gcpMountPath, ReadOnly: true}}
 	if direct {
-		return []corev1.VolumeMount{token, {Name: directVolume, MountPath: directMountPath, ReadOnly: true}}
+		all = append(all, corev1.VolumeMount{Name: directVolume, MountPath: directMountPath, ReadOnly: true})
 	}
-	return []corev1.VolumeMount{token, {Name: gcloudVolume, MountPath: gcloudMountPath}}
+	if !direct || g.Newest {
+		all = append(all, corev1.VolumeMount{Name: gcloudVolume, MountPath: gcloudMountPath})
+	}
+	return all
 }
 
 // inject replaces mounts and variables of the same names, except for the region
 // and the project.
 func (g *GCP) inject(c *corev1.Container, identity *gcpIdentity) {
-	for _, mount := range gcpMounts(identity.direct) {
+	for _, mount := range g.mounts(identity.direct) {
 		c.VolumeMounts = replaceOrAdd(c.VolumeMounts, mountName, mount)
 	}
 	file := gcloudMountPath + "/" + gcpFile
@@ -241,8 +254,11 @@ func (g *GCP) inject(c *corev1.Container, identity *gcpIdentity) {
 		file = directMountPath + "/" + gcpFile
 	}
 	c.Env = replaceOrAdd(c.Env, variableName, corev1.EnvVar{Name: "GOOGLE_APPLICATION_CREDENTIALS", Value: file})
-	if !identity.direct {
+	if !identity.direct || g.Newest {
 		c.Env = replaceOrAdd(c.Env, variableName, corev1.EnvVar{Name: "CLOUDSDK_CONFIG", Value: gcloudMountPath})
+	}
+	if g.Newest {
+		c.Env = replaceOrAdd(c.Env, variableName, corev1.EnvVar{Name: "CLOUDSDK_AUTH_CREDENTIAL_FILE_OVERRIDE", Value: file})
 	}
 	addIfAbsent(c, "CLOUDSDK_COMPUTE_REGION", g.GCPDefaultRegion)
 	addIfAbsent(c, "CLOUDSDK_CORE_PROJECT", identity.project())

@@ -22,8 +22,6 @@ var (
 	checkPage   = newPage("check", "lanyard check")
 	explainPage = newPage("explain", "lanyard explain")
 	statusPage  = newPage("status", "lanyard status")
-	restartPage = newPage("restart", "lanyard restart")
-	adoptPage   = newPage("adopt", "lanyard adopt")
 	tokenPage   = newPage("token", "lanyard token")
 	trustPage   = newPage("trust", "lanyard trust")
 )
@@ -50,15 +48,8 @@ var _ = Describe("lanyard in a terminal", Ordered, ContinueOnFailure, func() {
 
 	describeNotInstalled()
 
-	It("adopt", func(ctx SpecContext) {
-		installed(ctx)
-		adoptPage.record(ctx, &recording{
-			when: "Adopt the annotations of another webhook on ServiceAccounts that are older than the setting `adopt`.\n\nLanyard must adopt from another webhook. Otherwise there is nothing to do.",
-			code: 2, command: "lanyard adopt --all-namespaces",
-		})
-	})
-
 	It("check", func(ctx SpecContext) {
+		installed(ctx)
 		checkPage.record(ctx, &recording{
 			when:    "Run this after the install, after an upgrade, and when something is wrong.",
 			command: "lanyard check",
@@ -100,26 +91,17 @@ var _ = Describe("lanyard in a terminal", Ordered, ContinueOnFailure, func() {
 		})
 	})
 
-	It("restart", func(ctx SpecContext) {
-		restartPage.record(ctx, &recording{
-			when:    "See the workloads with outdated pods, which would be restarted.",
-			command: "lanyard restart --stale --namespace shop --dry-run=client",
+	It("status, for a restart", func(ctx SpecContext) {
+		statusPage.record(ctx, &recording{
+			when: "The names of the Deployments, StatefulSets and DaemonSets, for `kubectl rollout restart`.", code: 1,
+			command: "lanyard status --stale --output name --namespace shop",
 		})
-		restartPage.record(ctx, &recording{
-			when:    "Only `y` confirms.",
-			command: "lanyard restart --stale --namespace shop", answer: "n", code: 1,
-		})
-		restartPage.record(ctx, &recording{
-			when:    "Restart one workload. With `--selector`, restart the workloads that have a label.",
-			command: "lanyard restart deployment/cart --namespace shop", answer: "y",
+		statusPage.record(ctx, &recording{
+			command: "kubectl rollout restart $(lanyard status --stale -o name -n shop) -n shop && kubectl rollout status deployment/cart -n shop", verbatim: true,
 			before: makeStale,
 		})
 		rolledOut(ctx, "cart")
-		restartPage.record(ctx, &recording{when: "Afterwards nothing is outdated.", command: "lanyard restart --stale --namespace shop"})
-		restartPage.record(ctx, &recording{
-			when: "Pods without a controller must be replaced by hand.", code: 1,
-			command: "lanyard restart --stale --namespace staging",
-		})
+		statusPage.record(ctx, &recording{when: "Afterwards nothing is outdated.", command: "lanyard status --stale --namespace shop"})
 	})
 
 	It("token", func(ctx SpecContext) {
@@ -132,7 +114,7 @@ var _ = Describe("lanyard in a terminal", Ordered, ContinueOnFailure, func() {
 		} {
 			tokenPage.record(ctx, &r)
 		}
-		_, raw := terminals[0].run(ctx, "lanyard token cart --namespace shop --for vault --raw", "")
+		_, raw := terminals[0].run(ctx, "lanyard token cart --namespace shop --for vault --raw")
 		Expect(raw).To(MatchRegexp(`^[\w-]+\.[\w-]+\.[\w-]+\n$`))
 	})
 
@@ -150,7 +132,7 @@ var _ = Describe("lanyard in a terminal", Ordered, ContinueOnFailure, func() {
 			trustPage.record(ctx, &r)
 		}
 		Expect(filepath.Join(user.directory, "issuer", ".well-known", "openid-configuration")).To(BeARegularFile())
-		_, shown := terminals[0].run(ctx, "lanyard trust aws cart --namespace shop", "")
+		_, shown := terminals[0].run(ctx, "lanyard trust aws cart --namespace shop")
 		Expect(shown).To(ContainSubstring("system:serviceaccount:shop:cart"))
 		Expect(shown).To(ContainSubstring("oidc-provider/kubernetes.default.svc"))
 	})
@@ -163,7 +145,7 @@ var _ = Describe("lanyard in a terminal", Ordered, ContinueOnFailure, func() {
 			"status --namespace sho":                          "shop\n",
 			"check --namespace staging --service-account sea": "search\n",
 		} {
-			_, shown := terminals[0].run(ctx, "lanyard __complete "+command+" 2>/dev/null", "")
+			_, shown := terminals[0].run(ctx, "lanyard __complete "+command+" 2>/dev/null")
 			names, _, _ := strings.Cut(shown, ":")
 			Expect(names).To(Equal(want), command)
 		}

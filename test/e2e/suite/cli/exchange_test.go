@@ -23,7 +23,7 @@ func recordExchange(ctx context.Context) {
 		command: "lanyard check --exchange --namespace shop --service-account mail", verbatim: true,
 	})
 	for _, t := range terminals {
-		_, shown := t.run(ctx, "lanyard check --exchange --namespace shop --output json", "")
+		_, shown := t.run(ctx, "lanyard check --exchange --namespace shop --output json")
 		Expect(shown).NotTo(ContainSubstring("eyJhbGciOi"), "a token")
 		Expect(shown).To(And(
 			ContainSubstring("shop/cart: AWS accepts the token"), ContainSubstring("shop/mail: Azure accepts the token"),

@@ -57,7 +57,7 @@ func incidents() {
 	// script runs a script of an incident.
 	script := func(ctx SpecContext, namespace, text string) {
 		GinkgoHelper()
-		code, shown := terminals[0].run(ctx, "set -e\nNAMESPACE="+namespace+"\n"+functions+"\n"+text, "")
+		code, shown := terminals[0].run(ctx, "set -e\nNAMESPACE="+namespace+"\n"+functions+"\n"+text)
 		Expect(code).To(BeZero(), shown)
 	}
 
@@ -78,7 +78,7 @@ func incidents() {
 		// A cause may need a moment, for example until the node forwards calls elsewhere.
 		started := time.Now()
 		Eventually(ctx, func(g Gomega, ctx SpecContext) {
-			code, shown := terminals[0].run(ctx, "NAMESPACE="+namespace+"\n"+i.Command, "")
+			code, shown := terminals[0].run(ctx, "NAMESPACE="+namespace+"\n"+i.Command)
 			g.Expect(onOneLine(plain(shown))).To(ContainSubstring(i.Answer))
 			g.Expect(code).To(Equal(i.Code), shown)
 		}).WithTimeout(answerTime).WithPolling(time.Second).Should(Succeed())

@@ -20,9 +20,9 @@ type recording struct {
 	// when tells the reader of the recording when a user needs the command. It is empty for
 	// a command that is tried but not recorded.
 	when string
-	// command is what the user types, and answer what they answer to a question.
-	command, answer string
-	code            int
+	// command is what the user types.
+	command string
+	code    int
 	// verbatim is for output that lanyard does not lay out: scripts and manifests.
 	verbatim bool
 	// before prepares the cluster in each terminal.
@@ -59,7 +59,7 @@ func (p *page) record(ctx context.Context, r *recording) {
 		if r.before != nil {
 			r.before(ctx)
 		}
-		code, shown := t.run(ctx, r.command, r.answer)
+		code, shown := t.run(ctx, r.command)
 		Expect(code).To(Equal(r.code), "exit code of %s in %+v:\n%s", r.command, t, shown)
 		if !t.colour {
 			Expect(shown).NotTo(ContainSubstring("\x1b"), "NO_COLOR is set")

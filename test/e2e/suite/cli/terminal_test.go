@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"io"
 	"os"
 	"os/exec"
 	"regexp"
@@ -33,8 +32,8 @@ var terminals = []terminal{{80, false}, {80, true}, {120, false}, {120, true}}
 const patience = 2 * time.Minute
 
 // run runs a command of a shell and returns its exit code and what the terminal
-// shows. If the command asks a question, the user types the answer.
-func (t terminal) run(ctx context.Context, command, answer string) (code int, shown string) {
+// shows.
+func (t terminal) run(ctx context.Context, command string) (code int, shown string) {
 	GinkgoHelper()
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -53,11 +52,6 @@ func (t terminal) run(ctx context.Context, command, answer string) (code int, sh
 	for {
 		n, err := screen.Read(buffer)
 		text.Write(buffer[:n])
-		if answer != "" && bytes.HasSuffix(text.Bytes(), []byte("[y/N] ")) {
-			_, err := io.WriteString(screen, answer+"\n")
-			Expect(err).NotTo(HaveOccurred())
-			answer = ""
-		}
 		if err != nil {
 			break // Linux returns EIO when the command has ended
 		}

@@ -100,9 +100,13 @@ func otherWebhooks() []standIn {
 		AnnotationSuffix: "identity-binding", Audience: "api://AKSIdentityBinding",
 		TokenProxy: "https://proxy.example.com", SNIName: "proxy", CAConfigMap: "kube-root-ca.crt",
 	}
+	proxy := peers.AzureProxy{
+		Image:   framework.SDKPythonImage,
+		Command: []string{"/usr/bin/python3", "-c", "import time\nwhile True: time.sleep(60)"}, SetupCommand: []string{"/usr/bin/python3", "-c", "pass"},
+	}
 	return []standIn{
-		{path: "eks", flags: peers.Flags{EKS: &peers.EKS{AWSDefaultRegion: region, STSRegionalEndpoint: true, ContainerCredentials: []string{switched["eks"] + "/pod-identity"}}}},
-		{path: "azure", flags: peers.Flags{Azure: &peers.Azure{TenantID: tenant, IdentityBindings: binding}}, namespaces: in(metav1.LabelSelectorOpNotIn)},
+		{path: "eks", flags: peers.Flags{EKS: &peers.EKS{AWSDefaultRegion: region, STSRegionalEndpoint: true, ContainerCredentials: []string{switched["eks"] + "/pod-identity"}, ConfigMap: mappedRoles()}}},
+		{path: "azure", flags: peers.Flags{Azure: &peers.Azure{TenantID: tenant, IdentityBindings: binding, Proxy: proxy}}, namespaces: in(metav1.LabelSelectorOpNotIn)},
 		{path: "azure-older", flags: peers.Flags{Azure: &peers.Azure{TenantID: tenant, Version: peers.AzureOlder}}, namespaces: in(metav1.LabelSelectorOpIn)},
 		{path: "gcp", flags: peers.Flags{GCP: &peers.GCP{GcloudImage: framework.SDKPythonImage, SetupCommand: []string{"/usr/bin/python3", "-c", setup}}}},
 	}

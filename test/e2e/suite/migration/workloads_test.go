@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/lanyard-dev/lanyard/test/e2e/framework"
+	"github.com/lanyard-dev/lanyard/test/support/peers"
 )
 
 // switched are the namespaces of the workloads that are switched, by the peers of the
@@ -54,6 +55,8 @@ type workload40 struct {
 	Env         map[string]string  `json:"env"`
 	Containers  []string           `json:"containers"`
 	Native      []string           `json:"native"`
+	Root        bool               `json:"root"`
+	Mapped      bool               `json:"mapped"`
 	Has         string             `json:"has"`
 	Beside      string             `json:"beside"`
 	Gets        string             `json:"gets"`
@@ -138,6 +141,9 @@ func (w *workload40) template() corev1.PodTemplateSpec {
 		c.RestartPolicy = new(corev1.ContainerRestartPolicyAlways)
 		spec.InitContainers = append(spec.InitContainers, c)
 	}
+	if w.Root {
+		spec.SecurityContext.RunAsNonRoot = nil
+	}
 	if w.Kind == "Job" || w.Kind == "CronJob" {
 		spec.RestartPolicy = corev1.RestartPolicyNever
 	}
@@ -188,8 +194,13 @@ func (w *workload40) object() map[string]any {
 // createAccounts creates the namespaces with their ServiceAccounts.
 func createAccounts(ctx context.Context) {
 	GinkgoHelper()
-	for _, namespace := range switched {
-		Expect(cluster.CreateNamespace(ctx, namespace, nil)).To(Succeed())
+	for peer, namespace := range switched {
+		var labels map[string]string
+		if peer == "azure" {
+			// Its proxy has a privileged init container.
+			labels = map[string]string{"pod-security.kubernetes.io/enforce": "privileged"}
+		}
+		Expect(cluster.CreateNamespace(ctx, namespace, labels)).To(Succeed())
 		DeferCleanup(func(ctx SpecContext) error { return cluster.DeleteNamespace(ctx, namespace) })
 	}
 	var items []any
@@ -198,7 +209,24 @@ func createAccounts(ctx context.Context) {
 			"name": w.Name, "namespace": w.namespace(), "annotations": w.prefixed(w.of.Usual, w.Account),
 		}})
 	}
+	mapped, err := json.Marshal(mappedRoles())
+	Expect(err).NotTo(HaveOccurred())
+	configMaps := cluster.CoreV1().ConfigMaps(switched["eks"])
+	_, err = configMaps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "pod-identity-webhook"}, Data: map[string]string{"config": string(mapped)}}, metav1.CreateOptions{})
+	Expect(err).NotTo(HaveOccurred())
 	create(ctx, items)
+}
+
+// mappedRoles returns the entries of the ConfigMap of the peer of EKS.
+func mappedRoles() map[string]peers.EKSIdentity {
+	GinkgoHelper()
+	roles := map[string]peers.EKSIdentity{}
+	for _, w := range readTable() {
+		if w.Mapped {
+			roles[w.id()] = peers.EKSIdentity{RoleARN: role, Audience: "sts.amazonaws.com"}
+		}
+	}
+	return roles
 }
 
 // createWorkloads creates the workloads.

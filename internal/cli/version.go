@@ -1,8 +1,7 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package version is the command version.
-package version
+package cli
 
 import (
 	"cmp"
@@ -16,18 +15,19 @@ import (
 
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
+	"github.com/lanyard-dev/lanyard/internal/cli/survey"
 	"github.com/lanyard-dev/lanyard/internal/version"
 )
 
-//go:embed help.txt
-var help string
+//go:embed version.txt
+var versionHelp string
 
-// NewCommand returns the command version.
-func NewCommand(c *command.CLI) *cobra.Command {
+// newVersionCommand returns the command version.
+func newVersionCommand(c *command.CLI) *cobra.Command {
 	var o command.Output
 	var client bool
-	cmd := command.New(help, cobra.NoArgs, func(cmd *cobra.Command, _ []string) error {
-		result := &versions{Client: build{version.Version(), runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH}, absent: "unknown", local: client}
+	cmd := command.New(versionHelp, cobra.NoArgs, func(cmd *cobra.Command, _ []string) error {
+		result := &versions{Client: program{version.Version(), runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH}, absent: "unknown", local: client}
 		var err error
 		if !client {
 			err = result.read(cmd.Context(), c)
@@ -40,24 +40,24 @@ func NewCommand(c *command.CLI) *cobra.Command {
 }
 
 type versions struct {
-	Client build `json:"client"`
+	Client program `json:"client"`
 	// Kubernetes is the version of the API server; empty if it is unknown.
 	Kubernetes string `json:"kubernetes,omitempty"`
 	// Webhooks are the installations; nil if they are unknown.
-	Webhooks []webhook `json:"webhooks,omitempty"`
+	Webhooks []installation `json:"webhooks,omitempty"`
 	// absent describes the webhook without an installation.
 	absent string
 	local  bool
 }
 
-type build struct {
+type program struct {
 	Version   string `json:"version"`
 	GoVersion string `json:"goVersion"`
 	Platform  string `json:"platform"`
 }
 
-// webhook is an installation of the webhook.
-type webhook struct {
+// installation is an installation of the webhook.
+type installation struct {
 	// Configuration is the name of its MutatingWebhookConfiguration.
 	Configuration string `json:"configuration"`
 	// Deployment is namespace/name, and Image is its image; empty if they are unknown.
@@ -71,24 +71,28 @@ func (v *versions) read(ctx context.Context, c *command.CLI) error {
 	if err != nil {
 		return err
 	}
+	parts, err := c.Survey()
+	if err != nil {
+		return err
+	}
 	server, err := client.Discovery().ServerVersion()
 	if err != nil {
 		return fmt.Errorf("version of the API server: %w", err)
 	}
 	v.Kubernetes = server.GitVersion
-	all, err := command.Configurations(ctx, client)
+	all, err := parts.Configurations(ctx)
 	if err != nil {
 		return err
 	}
 	v.absent = "not installed"
 	var errs []error
 	for _, configuration := range cluster.Find(all) {
-		found := webhook{Configuration: configuration.Name}
-		if deployment, err := cluster.Deployment(ctx, client, configuration); err != nil {
+		found := installation{Configuration: configuration.Name}
+		if deployment, err := parts.Deployment(ctx, configuration); err != nil {
 			errs = append(errs, fmt.Errorf("version of the webhook %s: %w", configuration.Name, err))
 		} else {
 			found.Deployment = deployment.Namespace + "/" + deployment.Name
-			found.Image = cluster.Container(deployment).Image
+			found.Image = survey.Container(deployment).Image
 		}
 		v.Webhooks = append(v.Webhooks, found)
 	}

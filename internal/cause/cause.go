@@ -1,0 +1,109 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package cause maps the text of an error to its cause and to what to do about it: the errors of
+// the API server about the webhook, and of kubelets about the token volume. The clouds' errors have
+// the same form.
+//
+// lanyard-webhook uses this package, so it imports no types of the Kubernetes API.
+package cause
+
+import (
+	_ "embed" // the causes
+	"fmt"
+	"slices"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+)
+
+// Cause is why an error happens.
+type Cause struct {
+	// Code is the code of the error; empty if it has none.
+	Code string `json:"code"`
+	// Message is in the text of the error, in which … stands for any text. Also are the messages of
+	// other errors with the same cause.
+	Message string   `json:"message"`
+	Also    []string `json:"also"`
+	// Text is the cause.
+	Text string `json:"cause"`
+	// Fix is the next step, and Link is a page below docs.
+	Fix  string `json:"fix"`
+	Link string `json:"link"`
+	// Repair is the name of a template of a cloud, and Terraform reports whether lanyard trust
+	// writes the repair as Terraform, too. Only the clouds' causes have them.
+	Repair    string `json:"repair"`
+	Terraform bool   `json:"terraform"`
+}
+
+// Parse reads lists of causes by their origin.
+func Parse(text []byte) (map[string][]Cause, error) {
+	var all map[string][]Cause
+	if err := yaml.UnmarshalStrict(text, &all); err != nil {
+		return nil, fmt.Errorf("causes of errors: %w", err)
+	}
+	return all, nil
+}
+
+// Find returns the first cause of the list that has the code, and that is in the message; nil if
+// there is none.
+func Find(list []Cause, code, message string) *Cause {
+	i := slices.IndexFunc(list, func(c Cause) bool { return c.Code == code && c.in(message) })
+	if i < 0 {
+		return nil
+	}
+	return &list[i]
+}
+
+// in reports whether the cause is in the message.
+func (c *Cause) in(message string) bool {
+	return contains(message, c.Message) || slices.ContainsFunc(c.Also, func(also string) bool { return contains(message, also) })
+}
+
+// contains reports whether the message has the parts of the pattern, one after another.
+func contains(message, pattern string) bool {
+	for part := range strings.SplitSeq(pattern, " … ") {
+		_, after, found := strings.Cut(message, part)
+		if !found {
+			return false
+		}
+		message = after
+	}
+	return true
+}
+
+// Advice is the cause in a sentence, followed by the next step.
+func (c *Cause) Advice() string { return strings.ToUpper(c.Text[:1]) + c.Text[1:] + " " + c.Fix }
+
+//go:embed causes.yaml
+var text []byte
+
+// Webhook returns the cause of an error of the API server about a call of the webhook.
+func Webhook(message string) *Cause {
+	return find("webhook", message, Cause{
+		Text: "the API server got no valid response from the webhook.",
+		Fix:  "Read the log of the replicas: kubectl logs deployment/lanyard-webhook --namespace lanyard-system",
+		Link: "troubleshooting/webhook-down.md#the-probe",
+	})
+}
+
+// Kubelet returns the cause of an error of a kubelet about the token volume of a pod.
+func Kubelet(message string) *Cause {
+	return find("kubelet", message, Cause{
+		Text: "the kubelet cannot mount the token volume.",
+		Fix:  "Read the log of the kubelet on the node of the pod.",
+		Link: "troubleshooting/no-credentials.md#a-pod-hangs-in-containercreating",
+	})
+}
+
+// find returns the cause of a message, or the one for unknown messages.
+func find(origin, message string, unknown Cause) *Cause {
+	all, err := Parse(text)
+	if err != nil {
+		panic(err) // the text is constant
+	}
+	if c := Find(all[origin], "", message); c != nil {
+		return c
+	}
+	return &unknown
+}

@@ -1,0 +1,199 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/cli-runtime/pkg/resource"
+
+	"github.com/lanyard-dev/lanyard/internal/cause"
+	"github.com/lanyard-dev/lanyard/internal/cli/command"
+	"github.com/lanyard-dev/lanyard/internal/cli/finding"
+	"github.com/lanyard-dev/lanyard/pkg/mutate"
+	"github.com/lanyard-dev/lanyard/pkg/mutate/injected"
+)
+
+// printEvent writes the finding about the newest event.
+func printEvent(p *command.Page, f *finding.Finding) {
+	if f == nil {
+		return
+	}
+	p.Line("")
+	p.Line("newest event: %s", p.Style(command.Bad, f.Reason))
+	p.Text(2, "", f.About+": "+f.Text)
+	printFix(p, f.Fix)
+	p.Text(5, command.Faint, f.Link)
+}
+
+const (
+	failedMount  = "FailedMount"
+	failedCreate = "FailedCreate"
+	// recent is longer than a kubelet waits before it tries to mount a volume again.
+	recent = 5 * time.Minute
+	// maxOwners is how many objects are read to find those that belong to the object of the question.
+	maxOwners = 10
+)
+
+// event returns the finding about the newest event that says why a pod has no token, or does not
+// exist; nil if there is none, or if it is no longer true.
+func (r *reader) event(ctx context.Context, info *resource.Info, n *New) (*finding.Finding, error) {
+	if info.Mapping.Resource == command.CoreResource("serviceaccounts") {
+		return nil, nil
+	}
+	targets := []string{command.NameOf(info)}
+	if r.in.Live != nil {
+		if owner := metav1.GetControllerOf(r.in.Live); owner != nil {
+			targets = append(targets, strings.ToLower(owner.Kind)+"/"+owner.Name)
+		}
+	}
+	events, err := r.events(ctx, targets)
+	if r.lacks(err, "the newest event about the token of the pod") {
+		return nil, nil
+	}
+	read := map[types.UID]bool{} // an object may have the name of one that is gone
+	for i := range events {
+		event := &events[i]
+		uid := event.InvolvedObject.UID
+		if read[uid] || len(read) == maxOwners {
+			continue
+		}
+		read[uid] = true
+		object, err := r.involved(ctx, event, targets)
+		if err != nil {
+			return nil, err
+		}
+		if object == nil || r.isOver(ctx, event, object) {
+			continue
+		}
+		return newEvent(event, n), nil
+	}
+	return nil, err
+}
+
+// objectOf returns the name of the object of an event, such as pod/cart-0.
+func objectOf(event *corev1.Event) string {
+	return strings.ToLower(event.InvolvedObject.Kind) + "/" + event.InvolvedObject.Name
+}
+
+// events returns the events that may be about the targets or their pods, the newest first.
+func (r *reader) events(ctx context.Context, targets []string) ([]corev1.Event, error) {
+	var found []corev1.Event
+	for _, reason := range []string{failedMount, failedCreate} {
+		list, err := r.list(ctx, fields.Set{"reason": reason})
+		if err != nil {
+			return nil, err
+		}
+		for i := range list {
+			if isAbout(&list[i], targets) {
+				found = append(found, list[i])
+			}
+		}
+	}
+	slices.SortStableFunc(found, func(a, b corev1.Event) int { return last(&b).Compare(last(&a)) })
+	return found, nil
+}
+
+// list returns the events of the namespace with these fields.
+func (r *reader) list(ctx context.Context, set fields.Set) ([]corev1.Event, error) {
+	list, err := r.typed.CoreV1().Events(r.in.Namespace.Name).List(ctx, metav1.ListOptions{FieldSelector: set.String()})
+	if err != nil {
+		return nil, fmt.Errorf("list events: %w", err)
+	}
+	return list.Items, nil
+}
+
+// isAbout reports whether an event may be about one of the targets, judging by the names.
+func isAbout(event *corev1.Event, targets []string) bool {
+	if event.Reason == failedMount && !slices.ContainsFunc([]string{`"` + mutate.VolumeName + `"`, `"` + mutate.FallbackVolumeName + `"`, "failed to fetch token"},
+		func(part string) bool { return strings.Contains(event.Message, part) }) {
+		return false
+	}
+	return slices.ContainsFunc(targets, func(target string) bool {
+		_, name, _ := strings.Cut(target, "/")
+		return objectOf(event) == target || strings.HasPrefix(event.InvolvedObject.Name, name+"-")
+	})
+}
+
+// last returns when an event happened last.
+func last(event *corev1.Event) time.Time {
+	at := event.LastTimestamp.Time
+	if event.EventTime.After(at) {
+		at = event.EventTime.Time
+	}
+	if event.Series != nil && event.Series.LastObservedTime.After(at) {
+		at = event.Series.LastObservedTime.Time
+	}
+	return at
+}
+
+// involved returns the object of an event if it is one of the targets or belongs to one, or else
+// nil.
+func (r *reader) involved(ctx context.Context, event *corev1.Event, targets []string) (*unstructured.Unstructured, error) {
+	about := event.InvolvedObject
+	var found *unstructured.Unstructured
+	for next := (&metav1.OwnerReference{APIVersion: about.APIVersion, Kind: about.Kind, Name: about.Name, UID: about.UID}); next != nil; {
+		object, err := r.ownerOf(ctx, next)
+		if apierrors.IsNotFound(err) || err == nil && (object == nil || object.GetUID() != next.UID) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("the object of an event: %w", err)
+		}
+		if found = cmp.Or(found, object); slices.Contains(targets, strings.ToLower(next.Kind)+"/"+next.Name) {
+			return found, nil
+		}
+		next = metav1.GetControllerOf(object)
+	}
+	return nil, nil
+}
+
+// isOver reports whether an event of an object is no longer true. A kubelet reports no success.
+func (r *reader) isOver(ctx context.Context, event *corev1.Event, object *unstructured.Unstructured) bool {
+	at := last(event)
+	if event.Reason == failedMount {
+		phase, _, _ := unstructured.NestedString(object.Object, "status", "phase")
+		return phase != string(corev1.PodPending) && time.Since(at) > recent
+	}
+	created, err := r.list(ctx, fields.Set{"reason": "SuccessfulCreate", "involvedObject.uid": string(object.GetUID())})
+	return err == nil && slices.ContainsFunc(created, func(e corev1.Event) bool { return last(&e).After(at) })
+}
+
+// newEvent describes an event; nil if the outcome for a new pod describes it already.
+func newEvent(event *corev1.Event, n *New) *finding.Finding {
+	f := &finding.Finding{
+		Status: finding.Failed, About: objectOf(event), Reason: event.Reason, Text: event.Message + "; last at " + last(event).UTC().Format(time.RFC3339),
+		Fix: "Correct what the message names.", Link: finding.Page("troubleshooting/pods-denied.md"),
+	}
+	switch {
+	case event.Reason == failedMount:
+		why := cause.Kubelet(event.Message)
+		f.Fix, f.Link = why.Advice(), finding.Page(why.Link)
+	case n.Outcome == Denied:
+		return nil
+	case n.Outcome != injected.Unknown && !n.Local:
+		f.Status, f.Fix, f.Link = finding.Warning, "A pod would be created now. Wait until the controller tries again.", finding.Page("troubleshooting/pods-denied.md#which-controllers-retry")
+	case strings.Contains(event.Message, "failed calling webhook") && strings.Contains(event.Message, ".lanyard.dev"):
+		why := cause.Webhook(event.Message)
+		f.Fix, f.Link = why.Advice(), finding.Page(why.Link)
+	}
+	return f
+}
+
+// callFix is the fix for an error of the API server about a call of the webhook.
+func callFix(message string) string {
+	why := cause.Webhook(message)
+	return why.Advice() + " See: " + finding.Page(why.Link)
+}

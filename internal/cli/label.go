@@ -1,0 +1,168 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
+	"github.com/lanyard-dev/lanyard/internal/cli/command"
+	"github.com/lanyard-dev/lanyard/internal/peer"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
+)
+
+//go:embed label.txt
+var labelHelp string
+
+// newLabelCommand returns the command label. It writes the ServiceAccounts that the guard does not
+// know: it adds the label, and with that write the webhook adopts the annotations of another
+// webhook.
+func newLabelCommand(c *command.CLI) *cobra.Command {
+	cmd := &cobra.Command{Use: "label", Short: "Label ServiceAccounts for the guard, and adopt their annotations.", Long: "label adds the labels of Lanyard to objects that lack them."}
+	k := &labeller{CLI: c}
+	serviceaccounts := command.New(labelHelp, cobra.NoArgs, func(cmd *cobra.Command, _ []string) error {
+		result, err := k.run(cmd.Context())
+		if err != nil {
+			return err
+		}
+		failed := slices.ContainsFunc(result.ServiceAccounts, func(s written) bool { return s.Error != "" })
+		return command.FoundIf(failed, k.Write(k.CLI, result))
+	})
+	serviceaccounts.Aliases = []string{"serviceaccount", "sa"}
+	k.Output.AddFlag(serviceaccounts, "Labelling", command.OutputName)
+	command.AddAllNamespaces(serviceaccounts, &k.all)
+	k.AddConfig(serviceaccounts)
+	k.dryRun.AddFlag(serviceaccounts)
+	cmd.AddCommand(serviceaccounts)
+	return cmd
+}
+
+// labeller writes ServiceAccounts that the guard does not know.
+type labeller struct {
+	*command.CLI
+	command.Output
+	dryRun command.DryRun
+	all    bool
+}
+
+type labelling struct {
+	DryRun          command.DryRun `json:"dryRun"`
+	ServiceAccounts []written      `json:"serviceAccounts"`
+}
+
+// written is one ServiceAccount.
+type written struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	// Adopted reports whether the webhook also adopts the annotations of another webhook.
+	Adopted bool `json:"adopted,omitempty"`
+	// Error is why it was not written.
+	Error string `json:"error,omitempty"`
+}
+
+func (r *labelling) Print(p *command.Page) {
+	if len(r.ServiceAccounts) == 0 {
+		p.Line("every ServiceAccount that needs credentials has the label")
+		return
+	}
+	rows := [][]string{{"NAMESPACE", "SERVICEACCOUNT", "RESULT"}}
+	for _, s := range r.ServiceAccounts {
+		done := "labelled"
+		if s.Adopted {
+			done = "adopted"
+		}
+		text := p.Style(command.Good, done)
+		switch {
+		case s.Error != "":
+			text = p.Style(command.Bad, s.Error)
+		case r.DryRun == command.DryRunServer:
+			text = done + " (server dry run)"
+		case r.DryRun == command.DryRunClient:
+			text = "would be " + done
+		}
+		rows = append(rows, []string{s.Namespace, s.Name, text})
+	}
+	p.Table(0, rows)
+}
+
+func (r *labelling) Names() []string {
+	var names []string
+	for _, s := range r.ServiceAccounts {
+		names = append(names, "serviceaccount/"+s.Name)
+	}
+	return names
+}
+
+func (k *labeller) run(ctx context.Context) (*labelling, error) {
+	defer k.Progress("reading ServiceAccounts")()
+	namespace, err := k.Scope(k.all)
+	if err != nil {
+		return nil, err
+	}
+	s, err := k.Settings(ctx)
+	if err != nil {
+		return nil, err
+	}
+	client, _, err := k.Clients()
+	if err != nil {
+		return nil, err
+	}
+	parts, err := k.Survey()
+	if err != nil {
+		return nil, err
+	}
+	installation, err := parts.Installation(ctx)
+	switch {
+	case err != nil:
+		return nil, err
+	case installation.Absent():
+		return nil, errors.New("lanyard is not installed, so the label has no effect: see " + k.Name + " check")
+	}
+	found := &labelling{DryRun: k.dryRun, ServiceAccounts: []written{}}
+	report := k.Periodically()
+	err = k.EachUnguarded(ctx, client, namespace, installation.Registration(), func(object *metav1.PartialObjectMetadata) error {
+		entry := written{Namespace: object.Namespace, Name: object.Name, Adopted: peer.Adoptable(s, peer.Of(s), object.Annotations)}
+		if k.dryRun.Sends() {
+			if err := k.write(ctx, client, s, object); err != nil {
+				entry.Error = err.Error()
+			}
+		}
+		found.ServiceAccounts = append(found.ServiceAccounts, entry)
+		report("%d ServiceAccounts so far ...", len(found.ServiceAccounts))
+		return ctx.Err()
+	})
+	return found, err
+}
+
+// write adds the label to a ServiceAccount. With that write, Lanyard adopts the
+// annotations of the peers.
+func (k *labeller) write(ctx context.Context, client kubernetes.Interface, s *annotations.Settings, object *metav1.PartialObjectMetadata) error {
+	options := metav1.PatchOptions{FieldManager: "lanyard", DryRun: k.dryRun.Requests()}
+	got, err := client.CoreV1().ServiceAccounts(object.Namespace).Patch(ctx, object.Name, types.MergePatchType, labelPatch(object), options)
+	if err == nil && peer.Adoptable(s, peer.Of(s), got.Annotations) {
+		err = fmt.Errorf("the webhook did not adopt it: the webhook %s must be called for such annotations, and its setting adopt must name the other webhook", cluster.ServiceAccountWebhook)
+	}
+	return err
+}
+
+// labelPatch returns a merge patch that adds the label, unless the ServiceAccount
+// changed since it was read: it may not need the label any more. The value
+// annotations.IdentityRequired is the user's, and stays.
+func labelPatch(object *metav1.PartialObjectMetadata) []byte {
+	const patch = `{"metadata":{"labels":{%q:%q},"resourceVersion":%q}}`
+	value := object.Labels[annotations.IdentityLabel]
+	if !annotations.IsGuarded(value) {
+		value = annotations.IdentityEnabled
+	}
+	return fmt.Appendf(nil, patch, annotations.IdentityLabel, value, object.ResourceVersion)
+}

@@ -1,0 +1,85 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package status
+
+import (
+	"bytes"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/lanyard-dev/lanyard/internal/cli/ask"
+	"github.com/lanyard-dev/lanyard/internal/cli/command"
+	"github.com/lanyard-dev/lanyard/internal/cli/finding"
+	"github.com/lanyard-dev/lanyard/pkg/mutate"
+	"github.com/lanyard-dev/lanyard/pkg/mutate/injected"
+	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
+)
+
+// ofStates returns a row with one pod of each state.
+func ofStates(workload string, states ...injected.State) Row {
+	row := Row{Namespace: "shop", ServiceAccount: "cart", Workload: workload, Pods: len(states), States: map[injected.State]int{}}
+	for _, state := range states {
+		row.States[state] = 1
+	}
+	return row
+}
+
+func TestTheResultOfStatus(t *testing.T) {
+	t.Parallel()
+	shadowed := ofStates("deployment/keys", ask.Shadowed)
+	shadowed.Shadows = []mutate.Finding{{Reason: reason.EnvironmentShadowed, Container: "main", Detail: "it sets X", Fix: "Remove X."}}
+	unknown := ofStates("deployment/x", injected.Unknown)
+	unknown.Problem = "no right"
+	local := ofStates("deployment/cart", injected.Stale)
+	local.Local = "you may not create pods in the namespace shop"
+	for sentence, test := range map[string]struct {
+		rows  []Row
+		stale bool
+		names []string // for kubectl rollout restart
+		want  string   // a part of the findings and the last line
+		err   error
+	}{
+		"nothing is wrong": {[]Row{ofStates("deployment/cart", injected.Current)}, false, []string{"deployment/cart"}, "1 pod: 1 current\n", nil},
+		"kinds that a restart replaces": {
+			[]Row{ofStates("deployment/a", injected.Stale), ofStates("statefulset/b", injected.Without), ofStates("daemonset/c", injected.Stale, injected.Current), ofStates("cronjob/d", injected.Stale), ofStates("pod/e", injected.Without)},
+			true, []string{"deployment/a", "statefulset/b", "daemonset/c"},
+			"  ‼ 5 pods must be replaced\n    Restart their workloads: kubectl rollout restart $(lanyard status --stale -o name -n shop) -n shop\n6 pods: 1 current, 3 stale, 2 without\n", command.ErrFound,
+		},
+		"only others": {
+			[]Row{ofStates("job/d", injected.Stale)}, true, nil, "  ‼ 1 pod must be replaced\n    No restart does that. See: lanyard explain job/d --namespace shop\n1 pod: 1 stale\n", command.ErrFound,
+		},
+		"a pod with its own keys": {[]Row{shadowed}, false, []string{"deployment/keys"}, "  × shop: deployment/keys: container main: it sets X\n    Remove X.\n1 pod: 1 shadowed\n", command.ErrFound},
+		"nothing is known": {
+			[]Row{unknown}, false, []string{"deployment/x"}, "  ? shop/cart: unknown: no right\n    See: lanyard explain deployment/x --namespace shop\n1 pod: 1 unknown\n", errIncomplete,
+		},
+		"without dry runs":    {[]Row{local}, false, []string{"deployment/cart"}, "  - new pods were evaluated here, not by the cluster: you may not create pods, in the namespace shop\n", nil},
+		"nothing is outdated": {[]Row{ofStates("deployment/cart", injected.Current)}, true, nil, "every pod has the credentials that its ServiceAccount asks for\n", nil},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			t.Parallel()
+			r := &statusResult{Summary: summary{States: map[injected.State]int{}}, query: new(query), stale: test.stale, local: map[string][]string{}}
+			r.add(test.rows, nil)
+			r.conclude()
+			if got := r.Names(); !slices.Equal(got, test.names) {
+				t.Errorf("got the names %q, want %q", got, test.names)
+			}
+			var out bytes.Buffer
+			p := &command.Page{W: &out}
+			r.Print(p)
+			if r.printEnd(p); !strings.Contains(out.String(), test.want) {
+				t.Errorf("got %s, want %s", out.String(), test.want)
+			}
+			if err := r.err(); !errors.Is(err, test.err) {
+				t.Errorf("got error %v, want %v", err, test.err)
+			}
+			for _, f := range r.Findings {
+				if f.Fix == "" && f.Status != finding.NotApplicable {
+					t.Errorf("got %+v without a next step", f)
+				}
+			}
+		})
+	}
+}
