@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/lanyard-dev/lanyard/internal/texts"
+	"github.com/lanyard-dev/lanyard/internal/webhook/bounds"
 	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
 )
 
@@ -84,15 +85,16 @@ func (h *Handler[T]) readBody(ctx context.Context, m *memory[T], s *share, w htt
 	}
 	connection := http.NewResponseController(w)
 	until, _ := ctx.Deadline()
-	ctx, cancel := context.WithTimeout(ctx, bodyTimeout)
-	defer cancel()
-	readBy, _ := ctx.Deadline()
+	readBy := time.Now().Add(bodyTimeout)
+	if until.Before(readBy) {
+		readBy = until
+	}
 	_ = connection.SetReadDeadline(readBy)
 	s.body = s.budget.bodies.Claim(s.client)
 	grow := func(buffer []byte, capacity int) ([]byte, error) {
 		if capacity > usualBodyBytes {
 			first := cap(buffer) <= usualBodyBytes
-			if err := s.body.Take(ctx, int64(capacity)); err != nil {
+			if err := takeUntil(ctx, &s.body, int64(capacity), readBy); err != nil {
 				return buffer, err
 			}
 			if first {
@@ -113,6 +115,13 @@ func (h *Handler[T]) readBody(ctx context.Context, m *memory[T], s *share, w htt
 		_ = connection.SetReadDeadline(until)
 	}
 	return err
+}
+
+// takeUntil is claim.Take with a deadline.
+func takeUntil(ctx context.Context, claim *bounds.Claim, bytes int64, deadline time.Time) error {
+	ctx, cancel := context.WithDeadline(ctx, deadline)
+	defer cancel()
+	return claim.Take(ctx, bytes)
 }
 
 // readAll appends a body of this length to buffer. The buffer grows as the body arrives:

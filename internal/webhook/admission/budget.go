@@ -82,8 +82,7 @@ type share struct {
 
 // newShare returns the empty share of a request from this host:port.
 func (b *Budget) newShare(remote string) share {
-	address, _ := netip.ParseAddrPort(remote) // others share the zero address
-	return share{budget: b, client: address.Addr().Unmap()}
+	return share{budget: b, client: bounds.AddressOf(remote)}
 }
 
 // takeDecision waits for memory for a decision of this cost.

@@ -36,14 +36,7 @@ const connBuffer = 16 << 10
 // serve runs the server of lanyard-webhook with the handler until the test ends.
 func serve(t *testing.T, handler http.Handler) *memnet.Listener {
 	t.Helper()
-	listener := memnet.Listen(connBuffer)
-	server := httpserver.New("", handler, nil, bounds.Reviews, logr.Discard())
-	go func() { _ = server.Serve(listener) }()
-	t.Cleanup(func() {
-		_ = server.Close()
-		time.Sleep(time.Minute) // its goroutines end
-	})
-	return listener
+	return memnet.Serve(t, httpserver.New("", handler, nil, bounds.Reviews, logr.Discard()), connBuffer)
 }
 
 // clientOf returns the HTTP client of an API server.

@@ -1,9 +1,8 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package bounds has the limits of what the callers of lanyard-webhook may take, at each
-// stage from their first byte until nothing is left of them, and the Pool that callers
-// share fairly.
+// Package bounds defines how much memory and how many connections the callers of lanyard-webhook may
+// use at each stage of a request, and the Pool that they share fairly.
 package bounds
 
 import "time"
@@ -28,9 +27,9 @@ var (
 	Others = Connections{Open: 32, Fresh: 8, FreshOfOneAddress: 4, Ending: 8}
 )
 
-// The memory that requests take at each stage.
+// The memory of requests at each stage.
 const (
-	// UsualBody is more than nearly all bodies have, and is counted with the connection.
+	// UsualBody is larger than nearly all bodies. It is counted with the connection.
 	UsualBody = 64 << 10
 	// LargeBodies is for longer bodies, of at most 7 MiB each, as far as they have arrived.
 	LargeBodies = 14 << 20
@@ -64,7 +63,7 @@ const (
 	HandshakeTimeout = 2 * time.Second
 )
 
-// The memory that a program with these limits takes, as far as it is not counted in bytes.
+// Estimates of the memory that is not counted in bytes.
 const (
 	// idleBytes is the memory without a caller, most of which is the program itself.
 	idleBytes = 15 << 20
@@ -84,18 +83,18 @@ const (
 // CacheBytes returns the part of the memory, GOMEMLIMIT, that is for ServiceAccounts.
 func CacheBytes(memory int64) int64 { return memory / 5 }
 
-// Stage is a stage of a request, or what is there without one.
+// Stage is a stage of a request, or memory that is in use without one.
 type Stage struct {
-	// Name is the stage, and HeldBy what limits it.
+	// HeldBy names the limits of the stage.
 	Name, HeldBy string
-	// Count is how many there are at most at a time.
+	// Count is the highest number at a time.
 	Count int
 	// Bytes is the memory of each.
 	Bytes int64
 }
 
-// Stages returns all stages of a program with this GOMEMLIMIT. A caller is at one of them, on
-// one of the three ports, so their sum is the most memory that the program takes.
+// Stages returns all stages of a program with this GOMEMLIMIT. A request is at one stage at a time,
+// so their sum is an upper bound of the program's memory.
 func Stages(memory int64) []Stage {
 	const connection = usedBytes + UsualBody
 	return []Stage{

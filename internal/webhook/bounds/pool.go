@@ -16,8 +16,8 @@ import (
 // while other requests wait. An API server sends and reads at once.
 const patience = 200 * time.Millisecond
 
-// Pool is something that the requests of all clients share: memory, in bytes, or turns. A
-// client is known by its address.
+// Pool is a resource that the requests of all clients share: bytes of memory, or turns. Clients are
+// told apart by their addresses.
 //
 // What is free goes to the client that holds the least, so no client can use more than
 // its part while others wait. If too little becomes free, requests that wait for their
@@ -36,14 +36,13 @@ type Pool struct {
 	again   *time.Timer // nil unless a claim will have waited for patience
 }
 
-// NewPool returns a Pool of this size. If more than a number of claims wait, one of the client
-// that has most of them gets nothing; 0 means any number. A claim that gets nothing returns
-// the error.
+// NewPool returns a Pool of this size. If more claims than waiting wait, one of the client with the
+// most waiting claims fails. Zero means no limit. A claim that fails returns the error taken.
 func NewPool(size int64, waiting int, taken error) *Pool {
 	return &Pool{most: waiting, taken: taken, size: size, free: size, held: map[netip.Addr]int64{}}
 }
 
-// Held returns how much of the pool is held.
+// Held returns how much of the pool is in use.
 func (p *Pool) Held() int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -66,7 +65,7 @@ type Claim struct {
 	interrupted bool
 }
 
-// Take adds to what the claim holds. It waits for that until the context ends.
+// Take adds to the claim. It waits until the pool has enough, or the context ends.
 func (c *Claim) Take(ctx context.Context, bytes int64) error {
 	p := c.pool
 	p.mu.Lock()
@@ -244,6 +243,13 @@ func remove(claims []*Claim, c *Claim) []*Claim {
 }
 
 type clientKey struct{}
+
+// AddressOf returns the address of a host:port, by which a client is known. Clients without an IP
+// address count as one.
+func AddressOf(remote string) netip.Addr {
+	address, _ := netip.ParseAddrPort(remote)
+	return address.Addr().Unmap()
+}
 
 // WithClient returns a context for the work that a client causes.
 func WithClient(ctx context.Context, client netip.Addr) context.Context {

@@ -39,7 +39,7 @@ type guardedConn struct {
 
 var errTooLong = errors.New("the handshake and the first header are too long")
 
-// allowAll ends the limit of the bytes.
+// allowAll removes the limit.
 func (c *guardedConn) allowAll() { c.left.Store(math.MaxInt64) }
 
 func (c *guardedConn) Read(text []byte) (int, error) {

@@ -44,10 +44,10 @@ func Use(server *http.Server, limit bounds.Connections) {
 	})
 }
 
-// errNoRoom is the cause of the end of a context whose connection was closed to make room.
+// errNoRoom is the cause of a context that ended because its connection made room for another.
 var errNoRoom = errors.New("the connection made room for others")
 
-// limiter has the connections whose handlers have not ended.
+// limiter counts connections until their handlers have returned.
 type limiter struct {
 	limit bounds.Connections
 
@@ -59,7 +59,7 @@ type limiter struct {
 	endingCount int
 }
 
-// connection is a connection, and where it is.
+// connection is a connection and its place in the limiter.
 type connection struct {
 	net.Conn
 	address netip.Addr
@@ -122,7 +122,7 @@ func (l *limiter) accepted(ctx context.Context, conn net.Conn) context.Context {
 	ctx, cancel := context.WithCancelCause(ctx)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.open[conn] = &connection{Conn: conn, address: addressOf(conn), cancel: cancel}
+	l.open[conn] = &connection{Conn: conn, address: bounds.AddressOf(conn.RemoteAddr().String()), cancel: cancel}
 	return ctx
 }
 
@@ -190,7 +190,7 @@ func (l *limiter) remove(c *connection) {
 	}
 }
 
-// closeAtOnce closes a connection without a farewell, which could wait for the client, and
+// closeAtOnce closes a connection without TLS's close_notify, which could wait for the client, and
 // ends its handler.
 func closeAtOnce(c *connection) {
 	c.cancel(errNoRoom)
@@ -203,14 +203,4 @@ func unencrypted(conn net.Conn) net.Conn {
 		return encrypted.NetConn()
 	}
 	return conn
-}
-
-// addressOf returns the address of the client. Clients without an IP address count as
-// one.
-func addressOf(conn net.Conn) netip.Addr {
-	address, ok := conn.RemoteAddr().(*net.TCPAddr)
-	if !ok {
-		return netip.Addr{}
-	}
-	return address.AddrPort().Addr().Unmap()
 }

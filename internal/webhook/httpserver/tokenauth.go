@@ -18,6 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
+
+	"github.com/lanyard-dev/lanyard/internal/webhook/bounds"
 )
 
 var (
@@ -110,8 +112,7 @@ func (a *authorizer) authorize(r *http.Request) (status int, err error) {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), tokenTimeout)
 	defer cancel()
-	address, _ := netip.ParseAddrPort(r.RemoteAddr) // clients without an IP address count as one
-	if err := a.turns.wait(ctx, address.Addr().Unmap()); err != nil {
+	if err := a.turns.wait(ctx, bounds.AddressOf(r.RemoteAddr)); err != nil {
 		return http.StatusTooManyRequests, fmt.Errorf("more than %d tokens a second: %w", tokensPerSecond, err)
 	}
 	reviewed, err := a.review(ctx, tokenReviews, "TokenReview", map[string]any{"token": token})

@@ -23,10 +23,10 @@ var costCases = map[string]struct {
 	answer      int     // bytes
 	growing     int     // bytes of the answer for one more container
 }{
-	"three clouds, 2 containers":  {true, 2, 56, 3000, 7900, 1880},
-	"three clouds, 20 containers": {true, 20, 92, 4800, 41700, 1880},
-	"no identity, 2 containers":   {false, 2, 38, 2000, 178, 0},
-	"no identity, 20 containers":  {false, 20, 38, 2000, 178, 0},
+	"three clouds, 2 containers":  {true, 2, 48, 2500, 7900, 1880},
+	"three clouds, 20 containers": {true, 20, 84, 4500, 41700, 1880},
+	"no identity, 2 containers":   {false, 2, 30, 1400, 178, 0},
+	"no identity, 20 containers":  {false, 20, 30, 1400, 178, 0},
 }
 
 // costHandler returns a handler for pods with an identity for three clouds, or without.

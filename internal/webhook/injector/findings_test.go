@@ -21,7 +21,7 @@ type counter struct {
 	before map[string]float64
 }
 
-// countFindings makes the PodMutator count in a new registry.
+// countFindings replaces the recorder of the PodMutator with one that has its own registry.
 func countFindings(t *testing.T, pods *injector.PodMutator) *counter {
 	t.Helper()
 	c := &counter{Registry: prometheus.NewRegistry()}
@@ -52,8 +52,8 @@ func (c *counter) findings(t *testing.T) map[string]float64 {
 	return values
 }
 
-// holds compares the metric with the findings of a decision. Each reason must have had its series
-// before.
+// holds compares the metric with the findings of a decision. The series of each reason must exist
+// from the start.
 func (c *counter) holds(t *testing.T, findings []string) {
 	t.Helper()
 	want := maps.Clone(c.before)

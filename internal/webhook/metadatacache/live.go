@@ -55,7 +55,7 @@ type readKey struct {
 	client netip.Addr
 }
 
-// read is a live read, which waits for its turn at first.
+// read is a live read that is waiting for its turn or in progress.
 type read struct {
 	waiting int // callers; Reader.mu protects it
 	cancel  context.CancelFunc
@@ -125,8 +125,9 @@ func (r *Reader) Forget(age time.Duration) { r.invalidated.forget(time.Now().Add
 // Get returns the object from the API server. A cluster-scoped object has no
 // namespace.
 //
-// Callers of one client that wait for the same object share a read. A caller that is
-// canceled stops only its own wait; a read that nobody waits for loses its place in the line. The error for an object that does not exist satisfies
+// Callers of one client that wait for the same object share a read. A caller that is canceled stops
+// only its own wait. A read that nobody waits for loses its place in the queue. The error for an
+// object that does not exist satisfies
 // apierrors.IsNotFound; after any other error nothing is known of the object, and the
 // caller may try again.
 func (r *Reader) Get(ctx context.Context, namespace, name string) (Object, error) {

@@ -28,7 +28,7 @@ func NewReadClient(config *rest.Config) (metadata.Interface, error) {
 	return metadata.NewForConfig(config)
 }
 
-// limitResponses limits the responses to requests with a context of withLargeTurn.
+// limitResponses limits responses to requests whose context comes from withLargeTurn.
 type limitResponses struct{ next http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
@@ -49,7 +49,7 @@ func withLargeTurn(ctx context.Context, turn *bounds.Claim) context.Context {
 	return context.WithValue(ctx, largeTurn{}, turn)
 }
 
-// refusedError is the error of a response that is not read to its end.
+// refusedError is the error for a response that was not read to its end.
 type refusedError struct{ err error }
 
 func (e refusedError) Error() string { return e.err.Error() }

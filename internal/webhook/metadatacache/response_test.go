@@ -4,11 +4,9 @@
 package metadatacache
 
 import (
-	"context"
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -27,22 +25,14 @@ import (
 	"github.com/lanyard-dev/lanyard/test/support/memnet"
 )
 
-// socket is what a connection keeps of a response that its client does not read.
+// socket is the size of a connection's buffer.
 const socket = 16 << 10
 
 // clientOf returns a read client of an API server with this handler.
 func clientOf(t *testing.T, handler http.HandlerFunc) metadata.Interface {
 	t.Helper()
-	listener := memnet.Listen(socket)
-	server := &http.Server{Handler: handler, ReadHeaderTimeout: time.Minute}
-	go func() { _ = server.Serve(listener) }()
-	t.Cleanup(func() {
-		_ = server.Close()
-		time.Sleep(time.Minute) // its goroutines end
-	})
-	client, err := NewReadClient(&rest.Config{Host: "http://api", QPS: -1, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return listener.Dial(ctx, "10.0.0.1")
-	}})
+	listener := memnet.Serve(t, &http.Server{Handler: handler, ReadHeaderTimeout: time.Minute}, socket)
+	client, err := NewReadClient(&rest.Config{Host: "http://api", QPS: -1, Dial: listener.DialContext("10.0.0.1")})
 	if err != nil {
 		t.Fatal(err)
 	}

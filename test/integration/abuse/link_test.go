@@ -77,7 +77,7 @@ func (l *link) relay(ctx context.Context, front net.Conn) {
 	_ = front.Close()
 }
 
-// stalling is a connection to which nothing is sent while the link is stalled.
+// stalling is a connection that receives nothing while the link is stalled.
 type stalling struct {
 	net.Conn
 	link *link

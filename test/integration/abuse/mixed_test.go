@@ -21,7 +21,6 @@ import (
 
 	"github.com/lanyard-dev/lanyard/test/integration/abuse"
 	"github.com/lanyard-dev/lanyard/test/support/controlplane"
-	"github.com/lanyard-dev/lanyard/test/support/webhook"
 )
 
 var (
@@ -66,28 +65,13 @@ func createAccounts(ctx context.Context, c *cluster, n int) {
 
 // The attackers have no client certificate. No API server calls this webhook.
 var _ = DescribeTable("With --client-ca-file, the webhook stays alive while there are", func(ctx SpecContext, load abuse.Load) {
-	r := &replica{client: shared.client, target: abuse.Target{Namespace: "kube-system", ServiceAccount: "default", From: attackerAddress}}
-	var err error
-	r.limit, err = newLimit(shared.limit)
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(r.limit.Remove)
 	dir := GinkgoT().TempDir()
-	kubeconfig := filepath.Join(dir, "kubeconfig")
-	Expect(controlplane.WriteKubeconfig(kubeconfig, shared.user)).To(Succeed())
-	caDir := GinkgoT().TempDir()
-	_, _, ca, err := controlplane.NewServingCertificate(caDir, "127.0.0.1")
+	_, _, ca, err := controlplane.NewServingCertificate(dir, "127.0.0.1")
 	Expect(err).NotTo(HaveOccurred())
-	caFile := filepath.Join(caDir, "client-ca.crt")
+	caFile := filepath.Join(dir, "client-ca.crt")
 	Expect(os.WriteFile(caFile, ca, 0o600)).To(Succeed())
-	r.Process, err = webhook.Start(ctx, webhook.Options{
-		Binary: binary, Kubeconfig: kubeconfig, Dir: dir, Prepare: r.limit.Apply, Args: []string{"--client-ca-file", caFile},
-	})
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func() { _ = r.Stop() })
-	for address, into := range map[string]*string{r.URL: &r.target.Reviews, r.MetricsURL: &r.target.Metrics, r.HealthURL: &r.target.Health} {
-		*into, err = abuse.HostPort(address)
-		Expect(err).NotTo(HaveOccurred())
-	}
+	r := startReplica(ctx, shared, shared.user, "--client-ca-file", caFile)
+	r.target.Namespace, r.target.ServiceAccount = "kube-system", "default"
 	r.abuseWhile(ctx, load, 0, func() { r.expectFewGoroutines(ctx) })
 	r.expectAlive()
 	peak, err := r.limit.Peak(r.PID())

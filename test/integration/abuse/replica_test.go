@@ -54,7 +54,22 @@ type replica struct {
 // prepares a namespace with a ServiceAccount. Everything ends with the spec.
 func newReplica(ctx context.Context, c *cluster, user *rest.Config) *replica {
 	GinkgoHelper()
-	r := &replica{client: c.client}
+	r := startReplica(ctx, c, user)
+	Expect(r.Register(ctx, c.client, deployDir)).To(Succeed())
+	DeferCleanup(func(ctx SpecContext) error { return unregister(ctx, c.client) })
+	r.target.Namespace, r.target.ServiceAccount, r.target.Client = "team-"+rand.String(8), "target", c.client
+	Expect(c.plane.CreateNamespace(ctx, r.target.Namespace)).To(Succeed())
+	r.newServiceAccount(ctx, "target", abuse.LongestIdentity())
+	r.newServiceAccount(ctx, "plain", nil)
+	r.waitRegistered(ctx)
+	return r
+}
+
+// startReplica starts the webhook with the kubeconfig of this user until the spec ends. It is not
+// registered, and the target has only addresses.
+func startReplica(ctx context.Context, c *cluster, user *rest.Config, args ...string) *replica {
+	GinkgoHelper()
+	r := &replica{client: c.client, target: abuse.Target{From: attackerAddress}}
 	var err error
 	r.limit, err = newLimit(c.limit)
 	Expect(err).NotTo(HaveOccurred())
@@ -62,22 +77,13 @@ func newReplica(ctx context.Context, c *cluster, user *rest.Config) *replica {
 	dir := GinkgoT().TempDir()
 	kubeconfig := filepath.Join(dir, "kubeconfig")
 	Expect(controlplane.WriteKubeconfig(kubeconfig, user)).To(Succeed())
-	r.Process, err = webhook.Start(ctx, webhook.Options{Binary: binary, Kubeconfig: kubeconfig, Dir: dir, Prepare: r.limit.Apply})
+	r.Process, err = webhook.Start(ctx, webhook.Options{Binary: binary, Kubeconfig: kubeconfig, Dir: dir, Prepare: r.limit.Apply, Args: args})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() { _ = r.Stop() }) // a spec has already reported a process that ended
-	Expect(r.Register(ctx, c.client, deployDir)).To(Succeed())
-	DeferCleanup(func(ctx SpecContext) error { return unregister(ctx, c.client) })
-
-	namespace := "team-" + rand.String(8)
-	Expect(c.plane.CreateNamespace(ctx, namespace)).To(Succeed())
-	r.target = abuse.Target{Namespace: namespace, ServiceAccount: "target", Client: c.client, From: attackerAddress}
 	for address, into := range map[string]*string{r.URL: &r.target.Reviews, r.MetricsURL: &r.target.Metrics, r.HealthURL: &r.target.Health} {
 		*into, err = abuse.HostPort(address)
 		Expect(err).NotTo(HaveOccurred())
 	}
-	r.newServiceAccount(ctx, "target", abuse.LongestIdentity())
-	r.newServiceAccount(ctx, "plain", nil)
-	r.waitRegistered(ctx)
 	return r
 }
 

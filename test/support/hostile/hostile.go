@@ -1,9 +1,8 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package hostile is a model of a client that wants to take a server's memory, goroutines,
-// connections and time. It knows all stages of a request, and does at each of them what a
-// good client does not. It runs on a real network, and in a bubble of testing/synctest.
+// Package hostile models a client that tries to exhaust a server's memory, goroutines, connections
+// and time. It misbehaves at each stage of a request. It runs on a real network, and in a bubble of testing/synctest.
 package hostile
 
 import (
@@ -30,11 +29,11 @@ type Stage struct {
 	Next string
 }
 
-// Behavior is what the client does at a stage. It must end when the connection is closed or
-// the context ends.
+// Behavior is what the client does at a stage. It must return when the connection is closed or the
+// context ends.
 type Behavior func(ctx context.Context, conn net.Conn, next string)
 
-// Silent sends a half, and then nothing. It does not read.
+// Silent sends one half and then nothing. It does not read.
 func Silent(ctx context.Context, conn net.Conn, next string) {
 	_, _ = io.WriteString(conn, next[:len(next)/2])
 	for ctx.Err() == nil && write(conn, "") {
@@ -54,20 +53,20 @@ func Slow(ctx context.Context, conn net.Conn, next string) {
 	}
 }
 
-// Endless sends letters without end, and does not read.
+// Endless sends data forever, and does not read.
 func Endless(ctx context.Context, conn net.Conn, next string) {
 	_, _ = io.WriteString(conn, next[:len(next)/2])
 	for ctx.Err() == nil && write(conn, strings.Repeat("x", 4<<10)) {
 	}
 }
 
-// Pipelining sends the next request again and again, and does not read.
+// Pipelining keeps sending the next request, and does not read.
 func Pipelining(ctx context.Context, conn net.Conn, next string) {
 	for ctx.Err() == nil && write(conn, next) {
 	}
 }
 
-// Gone leaves in the middle.
+// Gone disconnects halfway.
 func Gone(_ context.Context, conn net.Conn, next string) {
 	_, _ = io.WriteString(conn, next[:len(next)/2])
 	_ = conn.Close()

@@ -20,6 +20,7 @@ import (
 	"context"
 	"io"
 	"net"
+	"net/http"
 	"net/netip"
 	"os"
 	"sync"
@@ -260,4 +261,17 @@ func Dial(t testing.TB, listener *Listener, from string) *Conn {
 	}
 	t.Cleanup(func() { _ = conn.Close() })
 	return conn
+}
+
+// Serve runs the server in a bubble until the test ends, and returns its listener. buffer is the
+// parameter of Listen.
+func Serve(t testing.TB, server *http.Server, buffer int) *Listener {
+	t.Helper()
+	listener := Listen(buffer)
+	go func() { _ = server.Serve(listener) }()
+	t.Cleanup(func() {
+		_ = server.Close()
+		time.Sleep(time.Minute) // its goroutines end
+	})
+	return listener
 }

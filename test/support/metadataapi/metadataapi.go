@@ -6,12 +6,10 @@
 package metadataapi
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -75,16 +73,8 @@ func (a *Server) Client() metadata.Interface {
 // ClientInBubble is like Client in a bubble of testing/synctest.
 func (a *Server) ClientInBubble() metadata.Interface {
 	a.t.Helper()
-	listener := memnet.Listen(64 << 10)
-	server := &http.Server{Handler: a, ReadHeaderTimeout: time.Minute}
-	go func() { _ = server.Serve(listener) }()
-	a.t.Cleanup(func() {
-		_ = server.Close()
-		time.Sleep(time.Minute) // its goroutines end
-	})
-	return a.newClient(&rest.Config{Host: "http://api", Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return listener.Dial(ctx, "10.0.0.1")
-	}})
+	listener := memnet.Serve(a.t, &http.Server{Handler: a, ReadHeaderTimeout: time.Minute}, 64<<10)
+	return a.newClient(&rest.Config{Host: "http://api", Dial: listener.DialContext("10.0.0.1")})
 }
 
 func (a *Server) newClient(config *rest.Config) metadata.Interface {
