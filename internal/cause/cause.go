@@ -1,9 +1,9 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cause maps the text of an error to its cause and to what to do about it: the errors of
-// the API server about the webhook, and of kubelets about the token volume. The clouds' errors have
-// the same form.
+// Package cause finds the cause of an error, and its fix, by the text of the error. It knows the errors
+// that the API server returns about the webhook, and those of kubelets about the token volume. The
+// causes of cloud errors have the same form.
 //
 // lanyard-webhook uses this package, so it imports no types of the Kubernetes API.
 package cause
@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Cause is why an error happens.
+// Cause is the cause of an error.
 type Cause struct {
 	// Code is the code of the error; empty if it has none.
 	Code string `json:"code"`
@@ -45,8 +45,8 @@ func Parse(text []byte) (map[string][]Cause, error) {
 	return all, nil
 }
 
-// Find returns the first cause of the list that has the code, and that is in the message; nil if
-// there is none.
+// Find returns the first cause of the list with this code whose pattern matches the message, or nil
+// if there is none.
 func Find(list []Cause, code, message string) *Cause {
 	i := slices.IndexFunc(list, func(c Cause) bool { return c.Code == code && c.in(message) })
 	if i < 0 {
@@ -55,12 +55,12 @@ func Find(list []Cause, code, message string) *Cause {
 	return &list[i]
 }
 
-// in reports whether the cause is in the message.
+// in reports whether the message matches one of the cause's patterns.
 func (c *Cause) in(message string) bool {
 	return contains(message, c.Message) || slices.ContainsFunc(c.Also, func(also string) bool { return contains(message, also) })
 }
 
-// contains reports whether the message has the parts of the pattern, one after another.
+// contains reports whether the message contains the parts of the pattern, in this order.
 func contains(message, pattern string) bool {
 	for part := range strings.SplitSeq(pattern, " … ") {
 		_, after, found := strings.Cut(message, part)
@@ -72,13 +72,13 @@ func contains(message, pattern string) bool {
 	return true
 }
 
-// Advice is the cause in a sentence, followed by the next step.
+// Advice returns the cause as a sentence, followed by the next step.
 func (c *Cause) Advice() string { return strings.ToUpper(c.Text[:1]) + c.Text[1:] + " " + c.Fix }
 
 //go:embed causes.yaml
 var text []byte
 
-// Webhook returns the cause of an error of the API server about a call of the webhook.
+// Webhook returns the cause of an error that the API server returned for a call to the webhook.
 func Webhook(message string) *Cause {
 	return find("webhook", message, Cause{
 		Text: "the API server got no valid response from the webhook.",
@@ -87,7 +87,7 @@ func Webhook(message string) *Cause {
 	})
 }
 
-// Kubelet returns the cause of an error of a kubelet about the token volume of a pod.
+// Kubelet returns the cause of an error that a kubelet reported about the token volume of a pod.
 func Kubelet(message string) *Cause {
 	return find("kubelet", message, Cause{
 		Text: "the kubelet cannot mount the token volume.",
@@ -96,7 +96,7 @@ func Kubelet(message string) *Cause {
 	})
 }
 
-// find returns the cause of a message, or the one for unknown messages.
+// find returns the cause of a message, or unknown if it matches none.
 func find(origin, message string, unknown Cause) *Cause {
 	all, err := Parse(text)
 	if err != nil {

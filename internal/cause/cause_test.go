@@ -44,8 +44,8 @@ func fault(message string) http.HandlerFunc {
 	}
 }
 
-// call returns the error of a client that calls a webhook as an API server does. change may make
-// the server or the client wrong.
+// call calls a webhook as an API server does, and returns the error. change may misconfigure the
+// server or the client.
 func call(t *testing.T, respond http.HandlerFunc, change func(*httptest.Server, *rest.Config)) string {
 	t.Helper()
 	server := httptest.NewUnstartedServer(respond)
@@ -135,7 +135,7 @@ func TestTheErrorsOfCallsHaveTheirCauses(t *testing.T) {
 	}
 }
 
-// An expired certificate needs another time than now, so its error is a text of crypto/x509.
+// An expired certificate needs another clock, so its error is a string from crypto/x509.
 func TestOtherErrorsOfCallsHaveTheirCauses(t *testing.T) {
 	t.Parallel()
 	for message, want := range map[string]string{

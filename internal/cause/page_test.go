@@ -68,7 +68,7 @@ func TestThePagesHaveTheCauses(t *testing.T) {
 	}
 }
 
-// items returns the causes as a list. Errors with the same cause are one item.
+// items formats the causes as a list. Errors with the same cause share an item.
 func items(page string, list []cause.Cause) string {
 	errors, texts := map[string][]string{}, []string{}
 	for _, c := range list {
@@ -88,7 +88,7 @@ func items(page string, list []cause.Cause) string {
 	return b.String()
 }
 
-// names returns the errors of a cause as a page shows them.
+// names returns the patterns of a cause in the format of the pages.
 func names(c *cause.Cause) []string {
 	name := "`" + c.Message + "`"
 	switch {
@@ -104,10 +104,10 @@ func names(c *cause.Cause) []string {
 	return all
 }
 
-// here are the sections that have the lists.
+// here contains the sections with the lists.
 var here = []string{"#the-probe", "#a-pod-hangs-in-containercreating"}
 
-// onPage returns the fix as a link, or with its command if there is nothing more to read.
+// onPage formats the fix as a link, or with its command if there is no page.
 func onPage(page string, c *cause.Cause) string {
 	text, command, found := strings.Cut(strings.TrimSuffix(c.Fix, "."), ": kubectl ")
 	link, isHere := strings.CutPrefix(c.Link, page)

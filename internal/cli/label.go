@@ -24,9 +24,8 @@ import (
 //go:embed label.txt
 var labelHelp string
 
-// newLabelCommand returns the command label. It writes the ServiceAccounts that the guard does not
-// know: it adds the label, and with that write the webhook adopts the annotations of another
-// webhook.
+// newLabelCommand returns the command label, which adds the guard's label to ServiceAccounts that lack
+// it. On that write, the webhook adopts the annotations of another webhook.
 func newLabelCommand(c *command.CLI) *cobra.Command {
 	cmd := &cobra.Command{Use: "label", Short: "Label ServiceAccounts for the guard, and adopt their annotations.", Long: "label adds the labels of Lanyard to objects that lack them."}
 	k := &labeller{CLI: c}

@@ -104,7 +104,7 @@ func TestThePodsOfTheChecksAreLikeTheWebhooks(t *testing.T) {
 	}
 }
 
-// Clouds with uploaded keys read no issuer.
+// Without an issuer, as for clouds with uploaded keys, there is no CronJob that reads the keys.
 func TestOnlyAnIssuerIsRead(t *testing.T) {
 	jobs := find(render(t, defaultInstall, parseValues(t, "checks: {enabled: true}")).objects, "CronJob")
 	if len(jobs) != 1 || jobs[0].GetName() != "lanyard-stale-pods" {
@@ -112,7 +112,7 @@ func TestOnlyAnIssuerIsRead(t *testing.T) {
 	}
 }
 
-// The image of the command line is where the image of the webhook is, and of its version.
+// The image of the command line comes from the registry of the webhook's image, in the same version.
 func TestTheImageOfTheChecksIsNextToTheWebhooks(t *testing.T) {
 	for name, test := range map[string]struct{ values, want string }{
 		"by the chart's version":   {"", "lanyard:" + appVersion(t)},

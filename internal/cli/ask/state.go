@@ -4,6 +4,7 @@
 package ask
 
 import (
+	"bytes"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -17,7 +18,7 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
 )
 
-// Shadowed means that a pod has the credentials of a new one, but that SDKs may ignore them.
+// Shadowed means that a pod has the credentials of a new pod, but SDKs may ignore them.
 const Shadowed injected.State = "shadowed"
 
 // StateInfo defines a state of a running pod.
@@ -29,8 +30,8 @@ type StateInfo struct {
 	Outdated bool
 }
 
-// States returns all states, in the order in which they are listed. The pages and the help texts
-// have the same words.
+// States returns all states in the order of the output. The documentation and the help texts use
+// the same words.
 func States() []StateInfo {
 	return []StateInfo{
 		{injected.Current, "it has the credentials that a new pod gets", false},
@@ -45,7 +46,19 @@ func States() []StateInfo {
 	}
 }
 
-// Running is a running pod, and what is known about its surroundings.
+// Outdated returns how many pods must be replaced to get the credentials that their ServiceAccount
+// asks for, of pods by state.
+func Outdated(pods map[injected.State]int) int {
+	n := 0
+	for _, state := range States() {
+		if state.Outdated {
+			n += pods[state.State]
+		}
+	}
+	return n
+}
+
+// Running is a running pod, and what Judge needs to know about its cluster.
 type Running struct {
 	*annotations.Settings
 	// Comparer is for the pods of its ServiceAccount, or nil if the ServiceAccount was not read.
@@ -139,11 +152,11 @@ func (r *Running) labelsAtCreation() map[string]string {
 	return labels
 }
 
-// ConfigMaps are the variables in ConfigMaps of a namespace, by name. Only variables that may make
-// SDKs ignore an identity are in it.
+// ConfigMaps contains the variables in the ConfigMaps of a namespace, by the names of the ConfigMaps.
+// It contains only variables that may make SDKs ignore an identity.
 type ConfigMaps map[string]map[string]string
 
-// container is the part of a container that is about variables of other objects.
+// container contains the fields of a container that refer to variables in other objects.
 type container struct {
 	Name    string     `json:"name"`
 	Env     []variable `json:"env"`
@@ -176,6 +189,9 @@ func containers(pod []byte) ([]container, error) {
 // Sources returns the names of the ConfigMaps and of the Secrets whose keys are variables of a
 // container of the pod.
 func Sources(pod []byte) (configMaps, secrets []string, err error) {
+	if !bytes.Contains(pod, []byte(`"envFrom"`)) { // as in most pods, which are then not decoded
+		return nil, nil, nil
+	}
 	list, err := containers(pod)
 	for _, c := range list {
 		for _, from := range c.EnvFrom {
@@ -190,7 +206,7 @@ func Sources(pod []byte) (configMaps, secrets []string, err error) {
 	return configMaps, secrets, err
 }
 
-// Add adds the variables of a ConfigMap that matter.
+// Add adds the relevant variables of a ConfigMap.
 func (m ConfigMaps) Add(s *annotations.Settings, name string, data map[string]string) {
 	m[name] = map[string]string{}
 	for _, p := range s.Providers {
@@ -202,8 +218,8 @@ func (m ConfigMaps) Add(s *annotations.Settings, name string, data map[string]st
 	}
 }
 
-// Shadows returns the findings about variables because of which SDKs ignore the credentials: those
-// of the decision about a pod, and those about variables of ConfigMaps. The pod is in JSON.
+// Shadows returns the findings about variables that make SDKs ignore the credentials: those of the
+// decision about a pod, and those about ConfigMaps. pod is JSON.
 func (m ConfigMaps) Shadows(pod []byte, d *mutate.Decision) ([]mutate.Finding, error) {
 	var found []mutate.Finding
 	for _, f := range d.Findings {
@@ -211,8 +227,11 @@ func (m ConfigMaps) Shadows(pod []byte, d *mutate.Decision) ([]mutate.Finding, e
 			found = append(found, f)
 		}
 	}
+	if len(m) == 0 {
+		return found, nil
+	}
 	list, err := containers(pod)
-	if err != nil || len(m) == 0 {
+	if err != nil {
 		return found, err
 	}
 	for i := range list {

@@ -61,11 +61,11 @@ func Version(version string) finding.Finding {
 	return finding.Passed("Kubernetes is %s", version)
 }
 
-// maxSkew is the difference of two clocks that clouds and the API server do not mind.
+// maxSkew is the clock skew that clouds and the API server tolerate.
 const maxSkew = 30 * time.Second
 
-// Clocks judges the clocks of this machine and of the nodes, each compared with the clock of the
-// API server. nodes has the nodes whose clocks could be compared. A time ahead is positive.
+// Clocks judges the clocks of this machine and of the nodes by their skew from the clock of the API
+// server. A clock that is ahead has a positive skew. nodes contains the nodes whose skew is known.
 func Clocks(here time.Duration, nodes map[string]time.Duration) []finding.Finding {
 	var found []finding.Finding
 	if here.Abs() > maxSkew {
@@ -95,7 +95,7 @@ func Clocks(here time.Duration, nodes map[string]time.Duration) []finding.Findin
 	return orPassed(found, "no clock skew between this machine, the API server and %d nodes", len(nodes))
 }
 
-// skewOf describes the difference of a clock. of is the word behind "ahead".
+// skewOf formats a skew. of is appended to "ahead".
 func skewOf(skew time.Duration, of string) string {
 	if skew < 0 {
 		return skew.Abs().Round(time.Second).String() + " behind"
@@ -103,7 +103,7 @@ func skewOf(skew time.Duration, of string) string {
 	return skew.Round(time.Second).String() + " ahead" + of
 }
 
-// orPassed returns the findings, or a passed one without any.
+// orPassed returns the findings, or one that passed if there are none.
 func orPassed(found []finding.Finding, format string, args ...any) []finding.Finding {
 	if len(found) > 0 {
 		return found
@@ -187,8 +187,8 @@ func DuringSwitch(f finding.Finding) finding.Finding {
 }
 
 // Replicas judges the pods behind the Service of the webhook. Pods that ended, such as evicted
-// pods, and pods that end at present are not replicas. deployment is the name of the pods'
-// Deployment in its namespace, or empty if it is not known.
+// pods, and terminating pods are not replicas. deployment is the name of the pods' Deployment, or
+// empty if it is not known.
 func Replicas(namespace, service, deployment string, pods []corev1.Pod) finding.Finding {
 	replicas, ready, selected := 0, 0, ""
 	for i := range pods {
@@ -230,8 +230,8 @@ func Replicas(namespace, service, deployment string, pods []corev1.Pod) finding.
 	return f
 }
 
-// Certificates judges the CA certificates that the API server trusts, by the names of the webhooks
-// that have them. Webhooks with the same mistake have one finding.
+// Certificates judges the CA certificates that the API server trusts for each webhook. Webhooks with
+// the same mistake share a finding.
 func Certificates(mutating *admissionregistrationv1.MutatingWebhookConfiguration, validating *admissionregistrationv1.ValidatingWebhookConfiguration, now time.Time) []finding.Finding {
 	bundles := map[string][]byte{}
 	var names []string
@@ -316,8 +316,8 @@ func Guard(mutating *admissionregistrationv1.MutatingWebhookConfiguration, polic
 	return f
 }
 
-// Leftovers judges objects of an installation that is gone. alone reports whether no other
-// installation is there, so that nothing can inject the pods that the guard denies.
+// Leftovers judges objects of a removed installation. alone reports whether there is no other
+// installation, so that nothing injects the pods that the guard denies.
 func Leftovers(left []survey.Leftover, alone bool) []finding.Finding {
 	var names []string
 	remove, denies := survey.Remove(left), false
@@ -376,15 +376,14 @@ func Pods(namespace string, states map[injected.State]int) []finding.Finding {
 		}
 		return fmt.Sprintf("%d pods%s", n, where)
 	}
-	stale, without, shadowed := states[injected.Stale], states[injected.Without], states[ask.Shadowed]
 	var found []finding.Finding
-	if stale+without > 0 {
+	if n := ask.Outdated(states); n > 0 {
 		found = append(found, finding.Finding{
-			Status: finding.Warning, Reason: "outdated", Text: fmt.Sprintf("%s must be replaced: %d stale, %d without credentials", count(stale+without), stale, without),
+			Status: finding.Warning, Reason: "outdated", Text: fmt.Sprintf("%s must be replaced: %d stale, %d without credentials", count(n), states[injected.Stale], states[injected.Without]),
 			Fix: "Run: lanyard status --stale " + flag, Link: page("troubleshooting/no-credentials.md#pods-with-an-old-identity-or-none"),
 		})
 	}
-	if shadowed > 0 {
+	if shadowed := states[ask.Shadowed]; shadowed > 0 {
 		found = append(found, finding.Finding{
 			Status: finding.Warning, Reason: string(ask.Shadowed), Text: fmt.Sprintf("SDKs may ignore the credentials of %s, because of variables in their containers", count(shadowed)),
 			Fix: "To see the variables, run: lanyard status " + flag, Link: page("cli/status.md"),
@@ -425,19 +424,13 @@ func Attempts(tried []finding.Finding, servers int) finding.Finding {
 	return finding.Passed("the API server can call the webhook: it did in %d of %s", passed, of)
 }
 
-// Only some installations need these fences.
-const (
-	serviceAccountFence = "-guard-serviceaccounts"
-	registrationFence   = "-guard-registration"
-)
-
-// fences are the policies other than the guard, by the ends of their names. inPolicies is the end
-// in an installation by policies; empty if it needs no such fence. without is the effect of a
-// fence that is missing.
+// fences are the policies other than the guard, by the suffixes of their names. inPolicies is the
+// suffix in an installation by policies, or empty if it needs no such fence. without says what
+// happens without the fence.
 var fences = []struct{ suffix, inPolicies, without string }{
-	{"-guard-marks", policies.KeepMarks(""), "users who may write the status of a pod can change the annotations that Lanyard wrote on it"},
-	{serviceAccountFence, policies.LimitServiceAccounts(""), "very large ServiceAccounts slow the API server down"},
-	{registrationFence, "", "anyone with the webhook's token can change its webhook configurations"},
+	{cluster.FenceMarks, policies.KeepMarks(""), "users who may write the status of a pod can change the annotations that Lanyard wrote on it"},
+	{cluster.FenceServiceAccounts, policies.LimitServiceAccounts(""), "very large ServiceAccounts slow the API server down"},
+	{cluster.FenceRegistration, "", "anyone with the webhook's token can change its webhook configurations"},
 }
 
 // Fences checks the policies that limit who may write what. selfManaged reports whether the webhook
@@ -453,10 +446,10 @@ func Fences(mutating *admissionregistrationv1.MutatingWebhookConfiguration, poli
 		wrong := policies.Denies(mutating.Name + fence.suffix)
 		switch {
 		case wrong == "":
-		case fence.suffix == serviceAccountFence && !guarded: // only the guard reads ServiceAccounts
-		case fence.suffix == registrationFence && unread != nil:
+		case fence.suffix == cluster.FenceServiceAccounts && !guarded: // only the guard reads ServiceAccounts
+		case fence.suffix == cluster.FenceRegistration && unread != nil:
 			found = append(found, maybeFence(wrong, unread))
-		case fence.suffix == registrationFence && !selfManaged:
+		case fence.suffix == cluster.FenceRegistration && !selfManaged:
 		default:
 			found = append(found, finding.Finding{Status: finding.Warning, Reason: "fence_missing", Text: wrong + ": " + fence.without, Fix: "Install the fences.", Link: page(fencesPage)})
 		}

@@ -81,8 +81,9 @@ func (k *checkCommand) version(ctx context.Context) (version string, skew time.D
 	return info.GitVersion, skewOfDate(date, before, time.Now()), nil
 }
 
-// skewOfDate returns how far a clock is ahead of the clock of a server, by the header Date of its
-// response; 0 without the header. It has full seconds, and was written between the two times.
+// skewOfDate returns how far a clock is ahead of a server's clock, by the Date header of a response
+// that was sent between the two times. It returns 0 if there is no header. Date has a resolution of
+// one second.
 func skewOfDate(date string, before, after time.Time) time.Duration {
 	at, err := http.ParseTime(date)
 	switch {
@@ -122,7 +123,7 @@ func (k *checkCommand) clocksOfNodes(ctx context.Context) map[string]time.Durati
 	return nodes
 }
 
-// maxNodes is how many nodes are enough to find a clock that is wrong.
+// maxNodes limits the nodes whose clocks are compared.
 const maxNodes = 500
 
 // beforeInstall checks a cluster that Lanyard is to be installed in.
@@ -186,7 +187,7 @@ func (k *checkCommand) installed(ctx context.Context) error {
 	return nil
 }
 
-// absent reports that nothing is installed, and what denies pods nevertheless.
+// absent reports that Lanyard is not installed, and policies that still deny pods.
 func (k *checkCommand) absent(ctx context.Context) {
 	left, err := k.survey.Leftovers(ctx)
 	found := append(Leftovers(left, true), Absent())

@@ -217,8 +217,8 @@ func (k *trustCommand) tokens(ctx context.Context, names []string) (first *Token
 	return first, nil
 }
 
-// share gives a ServiceAccount without an identity of the provider the annotations of another one,
-// which can be nil.
+// share copies the identity from the annotations of another ServiceAccount, which may be nil, to a
+// ServiceAccount without one.
 func (k *trustCommand) share(of map[string]string) {
 	for i := range k.definition.Parameters {
 		p := &k.definition.Parameters[i]
@@ -229,7 +229,7 @@ func (k *trustCommand) share(of map[string]string) {
 	}
 }
 
-// differs returns an error if the token is not for the identity of the first one.
+// differs returns an error if the token is for another identity than the first one.
 func (k *trustCommand) differs(first *Token) error {
 	t := k.token
 	for i := range k.definition.Parameters {

@@ -75,7 +75,7 @@ func Registered(configuration *admissionregistrationv1.MutatingWebhookConfigurat
 
 // GuardPolicies returns the names of the policies that deny pods without their credentials.
 func GuardPolicies(configuration *admissionregistrationv1.MutatingWebhookConfiguration) []string {
-	return []string{configuration.Name + "-guard-pods", configuration.Name + "-guard-injected"}
+	return []string{configuration.Name + GuardPods, configuration.Name + GuardInjected}
 }
 
 // Unguarded reports whether a ServiceAccount needs credentials but the guard does not

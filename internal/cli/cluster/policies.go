@@ -21,6 +21,17 @@ type Policies struct {
 	Bindings []admissionregistrationv1.ValidatingAdmissionPolicyBinding
 }
 
+// The names of the policies that belong to a webhook configuration begin with its name, and end with
+// one of these. The guard denies pods without their credentials, and the fences limit who may write
+// what.
+const (
+	GuardPods            = "-guard-pods"
+	GuardInjected        = "-guard-injected"
+	FenceMarks           = "-guard-marks"
+	FenceServiceAccounts = "-guard-serviceaccounts"
+	FenceRegistration    = "-guard-registration"
+)
+
 // Guard returns the first mistake of the guard of an installation, as Denies does.
 func (p *Policies) Guard(configuration *admissionregistrationv1.MutatingWebhookConfiguration) (wrong string) {
 	for _, name := range GuardPolicies(configuration) {

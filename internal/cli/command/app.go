@@ -261,8 +261,8 @@ func NewLogHandler(w io.Writer) slog.Handler {
 	return withoutErrors{slog.NewTextHandler(w, &slog.HandlerOptions{Level: verbosity{}})}
 }
 
-// withoutErrors leaves out the errors that libraries log, unless the user asks for a log: the
-// libraries return them as well, so that the command prints them.
+// withoutErrors drops the errors that libraries log, unless the user asks for a log. Libraries also
+// return these errors, and the command prints them.
 type withoutErrors struct{ slog.Handler }
 
 // Handle implements slog.Handler. klog does not ask Enabled about errors.
@@ -380,7 +380,7 @@ func (c *CLI) ProbePod(serviceAccount string) *unstructured.Unstructured {
 	return probe.Pod(serviceAccount, c.Webhook.allowed, c.overrides)
 }
 
-// Survey returns what the command reads of the cluster, each part once.
+// Survey returns the survey of the cluster, which reads each part once.
 func (c *CLI) Survey() (*survey.Cluster, error) {
 	if c.survey == nil {
 		client, _, err := c.Clients()

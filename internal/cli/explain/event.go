@@ -47,8 +47,8 @@ const (
 	maxOwners = 10
 )
 
-// event returns the finding about the newest event that says why a pod has no token, or does not
-// exist; nil if there is none, or if it is no longer true.
+// event returns the finding about the newest event that explains why a pod has no token, or was not
+// created. It returns nil if there is no such event, or if it is out of date.
 func (r *reader) event(ctx context.Context, info *resource.Info, n *New) (*finding.Finding, error) {
 	if info.Mapping.Resource == command.CoreResource("serviceaccounts") {
 		return nil, nil
@@ -127,7 +127,7 @@ func isAbout(event *corev1.Event, targets []string) bool {
 	})
 }
 
-// last returns when an event happened last.
+// last returns the last time an event occurred.
 func last(event *corev1.Event) time.Time {
 	at := event.LastTimestamp.Time
 	if event.EventTime.After(at) {
@@ -160,7 +160,7 @@ func (r *reader) involved(ctx context.Context, event *corev1.Event, targets []st
 	return nil, nil
 }
 
-// isOver reports whether an event of an object is no longer true. A kubelet reports no success.
+// isOver reports whether an event is out of date. A kubelet reports no success.
 func (r *reader) isOver(ctx context.Context, event *corev1.Event, object *unstructured.Unstructured) bool {
 	at := last(event)
 	if event.Reason == failedMount {
@@ -171,7 +171,7 @@ func (r *reader) isOver(ctx context.Context, event *corev1.Event, object *unstru
 	return err == nil && slices.ContainsFunc(created, func(e corev1.Event) bool { return last(&e).After(at) })
 }
 
-// newEvent describes an event; nil if the outcome for a new pod describes it already.
+// newEvent describes an event. It returns nil if the outcome for a new pod already does.
 func newEvent(event *corev1.Event, n *New) *finding.Finding {
 	f := &finding.Finding{
 		Status: finding.Failed, About: objectOf(event), Reason: event.Reason, Text: event.Message + "; last at " + last(event).UTC().Format(time.RFC3339),
@@ -192,7 +192,7 @@ func newEvent(event *corev1.Event, n *New) *finding.Finding {
 	return f
 }
 
-// callFix is the fix for an error of the API server about a call of the webhook.
+// callFix returns the fix for an error that the API server returned for a call to the webhook.
 func callFix(message string) string {
 	why := cause.Webhook(message)
 	return why.Advice() + " See: " + finding.Page(why.Link)

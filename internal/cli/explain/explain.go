@@ -243,7 +243,7 @@ func Explain(in *Input) *Explanation {
 	return e
 }
 
-// secrets returns a finding for each Secret whose keys nobody has looked at.
+// secrets returns a finding for each Secret that the pod takes variables from.
 func (in *Input) secrets() (found []finding.Finding) {
 	for _, name := range in.Secrets {
 		found = append(found, finding.Finding{
@@ -319,12 +319,12 @@ func principal(d *annotations.Provider, values map[string]string) string {
 	return identity.Principal()
 }
 
-// problem returns what must be done about new pods.
+// problem returns an outcome that needs action.
 func problem(outcome injected.State, why reason.Reason, text, fix string) New {
 	return New{Outcome: outcome, Finding: finding.Finding{Status: finding.Failed, Reason: string(why), Text: text, Fix: fix}}
 }
 
-// fine returns something about new pods that nobody needs to change. hint is for those who want to.
+// fine returns an outcome that needs no action. hint is an optional next step.
 func fine(outcome injected.State, why reason.Reason, text, hint string) New {
 	return New{Outcome: outcome, Finding: finding.Finding{Status: finding.NotApplicable, Reason: string(why), Text: text, Fix: hint}}
 }
@@ -346,7 +346,7 @@ func (in *Input) new() New {
 	return in.without()
 }
 
-// unknown describes a new pod that nobody could ask about.
+// unknown describes a new pod whose credentials are not known.
 func (in *Input) unknown() New {
 	n := New{Outcome: injected.Unknown, Finding: finding.Finding{
 		Status: finding.Skipped, Text: "the credentials of a new pod are not known: " + in.Answer.Err.Error(), Fix: "Try again. If the error stays, see: lanyard check",
@@ -438,7 +438,7 @@ func (in *Input) denied() New {
 	denial := in.Answer.Denial
 	n := problem(Denied, denial.Reason, denials[denial.By][0]+denial.Message, denials[denial.By][1])
 	switch {
-	case denial.By == ask.ByGuard && in.Installation != nil && in.Installation.Absent():
+	case denial.By == ask.ByGuard && in.absent():
 		n.Text, n.Fix = "the guard of an installation that is gone denies new pods", in.removal()
 	case in.waits() && (denial.Reason == reason.IdentityRequired || denial.By == ask.ByGuard):
 		name, label := in.ServiceAccountName, annotations.IdentityLabel
@@ -634,8 +634,8 @@ func (in *Input) exclusion() string {
 	return "the namespaceSelector of the webhook " + cluster.PodWebhook + " does not select it"
 }
 
-// hint is the likely cause of a ServiceAccount that does not ask for an identity, and the fix. It is
-// wrong if somebody must do something.
+// hint is the likely reason why a ServiceAccount does not ask for an identity, and the fix. wrong
+// reports whether it is a mistake.
 type hint struct {
 	text, fix string
 	wrong     bool

@@ -85,7 +85,7 @@ func waiting(in *Input, values map[string]string) {
 	in.Got, in.ServiceAccount.Annotations, in.ServiceAccount.Labels = nil, values, map[string]string{"lanyard.dev/identity": "required"}
 }
 
-// expectNextSteps expects a next step of each finding that is not fine.
+// expectNextSteps checks that each finding about a problem has a next step.
 func expectNextSteps(t *testing.T, e *Explanation) {
 	t.Helper()
 	for _, f := range e.Findings {
@@ -628,7 +628,7 @@ func TestContainers(t *testing.T) {
 	}
 }
 
-// C2 of the review of correctness: explain blamed the API server for pods without a container
+// explain used to blame the API server for pods without a container
 // that takes part.
 func TestAPodWithoutAContainerThatTakesPart(t *testing.T) {
 	t.Parallel()
@@ -693,7 +693,7 @@ func TestEveryDenialHasAFix(t *testing.T) {
 	}
 }
 
-// U5 of the review of users: the first question of everybody had no next step.
+// Why a pod has no credentials is the first question of most users.
 func TestAServiceAccountThatAsksForNothingHasANextStep(t *testing.T) {
 	t.Parallel()
 	for sentence, test := range map[string]struct {
@@ -736,8 +736,7 @@ func TestAServiceAccountThatAsksForNothingHasANextStep(t *testing.T) {
 	}
 }
 
-// U1 of the review of users: the guard of an installation that is gone denied pods, and explain did
-// not run.
+// The guard of a removed installation denies pods. explain must run nevertheless.
 func TestWithoutAnInstallation(t *testing.T) {
 	t.Parallel()
 	in := input(t)
@@ -755,7 +754,7 @@ func TestWithoutAnInstallation(t *testing.T) {
 	}
 }
 
-// U4 of the review of users: a pod with static keys was current, with the exit code 0.
+// A pod with static keys is not current: SDKs use the keys.
 func TestVariablesThatMakeSDKsIgnoreTheIdentity(t *testing.T) {
 	t.Parallel()
 	own, from := newPod(), newPod()

@@ -1,8 +1,8 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package finding is what the commands find out about a cluster: one type, which is also the JSON
-// of the commands, and one printer.
+// Package finding defines what the commands report about a cluster: one type, which is also their
+// JSON, and one printer.
 package finding
 
 import (
@@ -18,19 +18,19 @@ type Status = probe.Status
 
 // The statuses. A finding that is a Warning, Failed or Skipped has a next step.
 const (
-	// OK means that nothing needs to be done.
+	// OK means that no action is needed.
 	OK = probe.OK
-	// Warning means that something should be done, but pods get their credentials.
+	// Warning means that pods get their credentials, but something needs attention.
 	Warning = probe.Warning
 	// Failed means that pods do not get their credentials, or will not.
 	Failed = probe.Failed
-	// Skipped means that it could not be looked at, so that nothing is known.
+	// Skipped means that the check could not run, so the result is not known.
 	Skipped = probe.Skipped
-	// NotApplicable means that there is nothing to look at.
+	// NotApplicable means that there is nothing to check.
 	NotApplicable = probe.NotApplicable
 )
 
-// Finding is one thing that a command found out.
+// Finding is one result of a command.
 type Finding struct {
 	Status Status `json:"status"`
 	// About is the part of the cluster, such as guard, or the object.
@@ -45,15 +45,15 @@ type Finding struct {
 	Link string `json:"link,omitempty"`
 }
 
-// MissingRight is the Reason of what could not be read because the user lacks a right.
+// MissingRight is the Reason of a finding about a part that the user may not read.
 const MissingRight = "missing_right"
 
-// Passed returns a finding that nothing needs to be done about.
+// Passed returns a finding that needs no action.
 func Passed(format string, args ...any) Finding {
 	return Finding{Status: OK, Text: fmt.Sprintf(format, args...)}
 }
 
-// DoesNotApply returns a finding about something that there is nothing to look at.
+// DoesNotApply returns a finding about a part that this cluster does not have.
 func DoesNotApply(format string, args ...any) Finding {
 	return Finding{Status: NotApplicable, Text: fmt.Sprintf(format, args...)}
 }
@@ -62,8 +62,8 @@ func DoesNotApply(format string, args ...any) Finding {
 // nor a lost connection is a mistake of the installation.
 func Unreadable(what string, err error) Finding { return Of(probe.Unreadable(what, err)) }
 
-// NoRight returns the finding about something that the user may not look at, such as "list pods in
-// the namespace shop".
+// NoRight returns the finding about a part that the user may not read. right is the missing right,
+// such as "list pods in the namespace shop".
 func NoRight(right, format string, args ...any) Finding {
 	return Of(probe.NoRight(right, format, args...))
 }
@@ -89,8 +89,7 @@ func Of(line probe.Line) Finding {
 // Page returns the link of a page below docs, in the version of this build.
 func Page(page string) string { return probe.Link(page) }
 
-// String returns the finding as people read it: the text, the next step, and the page with
-// details.
+// String formats the finding for people: the text, the next step, and the page with details.
 func (f *Finding) String() string {
 	line := probe.Line{Text: f.Text, Fix: f.Fix, Link: f.Link}
 	return line.String()
@@ -99,7 +98,7 @@ func (f *Finding) String() string {
 // Problem reports whether something must be done, so that a command exits with ExitFound.
 func (f *Finding) Problem() bool { return f.Status == Failed }
 
-// Summary has the number of findings of each status.
+// Summary is the number of findings by status.
 type Summary map[Status]int
 
 // Summarize returns the summary of findings.
@@ -129,8 +128,8 @@ func (f *Finding) Print(p *command.Page) {
 	p.Lines(commands) // not indented: the end of a here-document must not be
 }
 
-// PrintSections writes findings under the names of what they are about. Findings about the same
-// follow one another.
+// PrintSections writes findings below the parts that they are about. Findings about the same part
+// must be adjacent.
 func PrintSections(p *command.Page, findings []Finding) {
 	for i := range findings {
 		if i == 0 || findings[i].About != findings[i-1].About {

@@ -16,8 +16,7 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
-// Others has the objects that the manifests do not have. Each result is nil if there is no object
-// of the name.
+// Others returns objects that are not in the manifests. A result is nil if the object does not exist.
 type Others interface {
 	Namespace(name string) (*metav1.ObjectMeta, error)
 	ServiceAccount(namespace, name string) (*metav1.ObjectMeta, error)

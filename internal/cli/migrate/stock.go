@@ -125,7 +125,7 @@ func (o *Object) usesAgent(from *peer.Peer) bool {
 		})
 }
 
-// bound reports whether the pod gets a token of another audience from the peer.
+// bound reports whether the peer gives the pod a token for another audience.
 func (p *Pod) bound(from *peer.Peer) bool {
 	for key, value := range p.Annotations {
 		if from.Binding != "" && strings.HasPrefix(key, from.Binding) && strings.EqualFold(value, "true") {

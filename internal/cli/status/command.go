@@ -110,7 +110,7 @@ func (k *statusCommand) run(ctx context.Context, args []string) (err error) {
 // errIncomplete is the error of a result that is not known for all pods.
 var errIncomplete = errors.New("the result is not complete")
 
-// summary has the number of pods, and the numbers by state.
+// summary is the number of pods, in total and by state.
 type summary struct {
 	Pods   int                    `json:"pods"`
 	States map[injected.State]int `json:"states"`
@@ -197,7 +197,7 @@ func (r *statusResult) conclude() {
 			Text: fmt.Sprintf("new pods were evaluated here, not by the cluster: %s%s", why, namespaces(r.local[why], r.query.scope)),
 		})
 	}
-	n := r.Summary.States[injected.Stale] + r.Summary.States[injected.Without]
+	n := ask.Outdated(r.Summary.States)
 	if n == 0 {
 		return
 	}
@@ -214,7 +214,7 @@ func (r *statusResult) conclude() {
 	r.Findings = append(r.Findings, f)
 }
 
-// namespaces names the first of a list of namespaces, unless there is only one to look at.
+// namespaces formats a list of namespaces. It returns "" if the command is about one namespace.
 func namespaces(list []string, scope string) string {
 	list = slices.Compact(list)
 	switch {
@@ -231,7 +231,7 @@ func (r *statusResult) err() error {
 	found := finding.Summarize(r.Findings)
 	unknown := r.Summary.States[injected.Unknown]
 	switch {
-	case r.stale && r.Summary.States[injected.Stale]+r.Summary.States[injected.Without] > 0, found[finding.Failed] > 0:
+	case r.stale && ask.Outdated(r.Summary.States) > 0, found[finding.Failed] > 0:
 		return command.ErrFound
 	case found[finding.Skipped]+unknown > 0:
 		return fmt.Errorf("%w: %d parts could not be read or compared, %d pods unknown. The reasons are in the output", errIncomplete, found[finding.Skipped], unknown)
@@ -336,7 +336,7 @@ func (k *statusCommand) write(ctx context.Context) error {
 	return cmp.Or(k.Write(k.CLI, result), result.err())
 }
 
-// noteFindings shows what a list of names cannot show.
+// noteFindings prints the findings, which a list of names does not contain.
 func (k *statusCommand) noteFindings(r *statusResult) {
 	for i := range r.Findings {
 		if f := &r.Findings[i]; f.Status == finding.Skipped || f.Status == finding.Failed {

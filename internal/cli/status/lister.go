@@ -57,7 +57,7 @@ type lister struct {
 	query
 }
 
-// query is what to look at.
+// query selects the pods to list.
 type query struct {
 	// scope is the namespace; empty for all.
 	scope string
@@ -210,8 +210,8 @@ func (l *lister) readNamespaces(ctx context.Context, scope string) error {
 	return nil
 }
 
-// ConfigMaps limits how many ConfigMaps a run reads, and counts those that it left out: in a large
-// cluster, each pod may have one of its own.
+// ConfigMaps limits the ConfigMaps that a run reads, and counts the others: in a large cluster, each
+// pod may have its own.
 type ConfigMaps struct{ read, Unread int }
 
 // maxConfigMaps is how many ConfigMaps a run reads. One more than the burst of requests costs 20 ms.

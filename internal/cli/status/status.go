@@ -57,7 +57,7 @@ type Row struct {
 
 // Outdated returns how many pods must be replaced to get the credentials that their
 // ServiceAccount asks for.
-func (r *Row) Outdated() int { return r.States[injected.Stale] + r.States[injected.Without] }
+func (r *Row) Outdated() int { return ask.Outdated(r.States) }
 
 // Namespace collects the objects of one namespace.
 type Namespace struct {

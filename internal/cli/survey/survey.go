@@ -1,10 +1,9 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package survey reads the parts of a cluster that matter to Lanyard. Each part is read when a
-// command first asks for it, and never again, so the order in which a command looks at the parts
-// does not matter. The error of a part says why it could not be read, such as a missing right;
-// other parts can be read nevertheless.
+// Package survey reads the parts of a cluster that concern Lanyard. It reads a part when a command
+// first asks for it, and never again, so commands may ask in any order. If a part cannot be read, for
+// example because a right is missing, the other parts still can.
 //
 //	survey.go   the installation, its policies and its settings
 //	webhook.go  the Deployment of the webhook, and its options
@@ -82,8 +81,7 @@ func (c *Cluster) Validating(ctx context.Context) ([]admissionregistrationv1.Val
 	})
 }
 
-// Policies returns the validating policies and their bindings; nil before Kubernetes 1.30, which
-// has none.
+// Policies returns the validating policies and their bindings, or nil before Kubernetes 1.30.
 func (c *Cluster) Policies(ctx context.Context) (*cluster.Policies, error) {
 	return c.policies.get(func() (*cluster.Policies, error) {
 		api := c.client.AdmissionregistrationV1()
@@ -105,8 +103,8 @@ func (c *Cluster) Policies(ctx context.Context) (*cluster.Policies, error) {
 	})
 }
 
-// Injecting returns the policies with which the API server injects by itself; nil without such
-// policies, as before Kubernetes 1.36. Of several configurations it returns the first.
+// Injecting returns the policies with which the API server itself injects, or nil if there are none,
+// as before Kubernetes 1.36. If there are several, it returns the first.
 func (c *Cluster) Injecting(ctx context.Context) (*cluster.Injecting, error) {
 	return c.injecting.get(func() (*cluster.Injecting, error) { return c.readInjecting(ctx) })
 }
@@ -221,8 +219,8 @@ func (c *Cluster) sort(ctx context.Context, i *Installation) {
 	}
 }
 
-// Guard returns the problem with the guard of a registration, or with the policies that inject if
-// it is nil; empty if the guard is in place.
+// Guard returns the problem with the guard of a registration, or of the policies that inject if
+// registration is nil. It returns "" if the guard is in place.
 func (c *Cluster) Guard(ctx context.Context, registration *admissionregistrationv1.MutatingWebhookConfiguration) (problem string, err error) {
 	if registration == nil {
 		injecting, err := c.Injecting(ctx)
@@ -271,7 +269,7 @@ func PolicySettings(source *policies.Source) (*annotations.Settings, error) {
 	return s, nil
 }
 
-// Leftover is an object of an installation that is gone, which still denies requests.
+// Leftover is an object of a removed installation that still denies requests.
 type Leftover struct {
 	// Kind is the kind as kubectl takes it.
 	Kind, Name string
@@ -288,11 +286,11 @@ func Remove(left []Leftover) string {
 	return strings.Join(command, " ")
 }
 
-// guards are the ends of the names of policies that deny pods without credentials.
-var guards = []string{"-guard-pods", "-guard-injected", policies.DenyPods("")}
+// guards are the suffixes of the names of policies that deny pods without credentials.
+var guards = []string{cluster.GuardPods, cluster.GuardInjected, policies.DenyPods("")}
 
-// fences are the ends of the names of the other policies.
-var fences = []string{"-guard-marks", "-guard-serviceaccounts", "-guard-registration", policies.KeepMarks(""), policies.LimitServiceAccounts("")}
+// fences are the suffixes of the names of the other policies.
+var fences = []string{cluster.FenceMarks, cluster.FenceServiceAccounts, cluster.FenceRegistration, policies.KeepMarks(""), policies.LimitServiceAccounts("")}
 
 // Leftovers returns the policies of Lanyard that belong to no installation.
 func (c *Cluster) Leftovers(ctx context.Context) ([]Leftover, error) {
@@ -311,14 +309,15 @@ func (c *Cluster) Leftovers(ctx context.Context) ([]Leftover, error) {
 	if p := installation.Policies; p != nil {
 		owners = append(owners, p.Prefix())
 	}
+	suffixes := slices.Concat(guards, fences)
 	var found []Leftover
 	for i := range all.Bindings {
 		b := &all.Bindings[i]
-		at := slices.IndexFunc(slices.Concat(guards, fences), func(suffix string) bool { return strings.HasSuffix(b.Spec.PolicyName, suffix) })
+		at := slices.IndexFunc(suffixes, func(suffix string) bool { return strings.HasSuffix(b.Spec.PolicyName, suffix) })
 		if at < 0 || !slices.Contains(b.Spec.ValidationActions, admissionregistrationv1.Deny) || !isOurs(all.Policies[b.Spec.PolicyName]) {
 			continue
 		}
-		owner := strings.TrimSuffix(b.Spec.PolicyName, slices.Concat(guards, fences)[at])
+		owner := strings.TrimSuffix(b.Spec.PolicyName, suffixes[at])
 		if !slices.Contains(owners, owner) {
 			found = append(found, Leftover{Kind: "validatingadmissionpolicybinding", Name: b.Name, DeniesPods: at < len(guards)})
 		}

@@ -92,8 +92,7 @@ func TestLeftovers(t *testing.T) {
 	}
 }
 
-// U24 of the review of users: of two installations, the one with replicas is the one to keep, and
-// its registration decides.
+// Of two installations, the one with replicas is the one to keep, and its registration decides.
 func TestTheInstallationWithReplicasIsTheFirst(t *testing.T) {
 	t.Parallel()
 	var objects []runtime.Object

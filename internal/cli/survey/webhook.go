@@ -21,7 +21,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/options"
 )
 
-// ErrOutside is the error for a webhook that no Service of the cluster leads to.
+// ErrOutside is the error for a webhook that the API server does not call through a Service.
 var ErrOutside = errors.New("the webhook runs outside of the cluster")
 
 // webhook is what is behind one registration.

@@ -185,7 +185,7 @@ var _ = Describe("check", Serial, Ordered, func() {
 		})
 		code, out, _ := lanyard(ctx, "check")
 		Expect(out).To(ContainSubstring("× Lanyard is not installed"))
-		// U1 of the review of users: the guard still denies pods, and nothing named it.
+		// The guard still denies pods, so check must name it.
 		Expect(out).To(MatchRegexp(`× the guard of an installation that is gone still denies pods: ValidatingAdmissionPolicyBindings .*lanyard-guard-pods`))
 		Expect(out).To(ContainSubstring("validatingadmissionpolicybinding/lanyard-guard-pods"))
 		Expect(code).To(Equal(command.ExitFound))
