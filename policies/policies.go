@@ -44,7 +44,7 @@ func InjectPods(name string) string { return name + "-inject-pods" }
 // DenyPods returns the name of the policy that denies what the first policy could not inject.
 func DenyPods(name string) string { return name + "-deny-pods" }
 
-// KeepMarks returns the name of the fence around what Lanyard writes on a pod.
+// KeepMarks returns the name of the fence that protects Lanyard's annotations and label on a pod.
 func KeepMarks(name string) string { return name + "-keep-marks" }
 
 // LimitServiceAccounts returns the name of the fence for the size of labelled ServiceAccounts.

@@ -291,8 +291,7 @@ func Remove(object map[string]any, s *annotations.Settings, unchanged bool) erro
 // RemoveAll removes the credentials that Lanyard or another webhook injected. For Lanyard, it does
 // what Remove does. For another webhook, it removes what Decide would take for the containers' own
 // credentials: the token, the variables that point to it, and the variables that Lanyard would
-// write for the identities of the ServiceAccount. It also removes the containers that another
-// webhook added for the programs in the others.
+// write for the identities of the ServiceAccount. It also removes sidecars of the other webhook.
 func RemoveAll(object map[string]any, s *annotations.Settings, unchanged bool, identities []annotations.Identity) error {
 	p, err := Read(object, s)
 	if err == nil {

@@ -94,8 +94,8 @@ func (p *Pod) byMeaning(fresh *Pod, s *annotations.Settings) Comparison {
 	return result
 }
 
-// sidecars returns the peer whose containers in the pod serve the programs in the others, or nil if
-// there is none.
+// sidecars returns the peer that added sidecars to the pod for its other containers, or nil if there
+// is none.
 func (p *Pod) sidecars() *peer.Peer {
 	for _, added := range peer.All() {
 		if _, found := p.read.Annotations[added.Sidecar]; found && added.Sidecar != "" {
@@ -105,7 +105,7 @@ func (p *Pod) sidecars() *peer.Peer {
 	return nil
 }
 
-// lost compares the containers that another webhook added for the programs in the others.
+// lost returns the sidecars of another webhook that a new pod lacks.
 func (p *Pod) lost(fresh *Pod) (result []Difference) {
 	added := p.sidecars()
 	if added == nil {
@@ -119,7 +119,7 @@ func (p *Pod) lost(fresh *Pod) (result []Difference) {
 	return result
 }
 
-// removeSidecars removes the containers that another webhook added for the programs in the others.
+// removeSidecars removes the sidecars of another webhook.
 func (p *Pod) removeSidecars(spec map[string]any) {
 	added := p.sidecars()
 	if added == nil {

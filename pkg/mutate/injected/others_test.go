@@ -312,7 +312,7 @@ func TestVariablesOfAContainerBesideAnotherWebhook(t *testing.T) {
 	}
 }
 
-// What Lanyard has nothing for is in each answer about such a pod: a program loses it with the other
+// Each comparison of such a pod names what Lanyard does not replace: the pod loses it with the other
 // webhook.
 func TestWhatAPodLosesWithAnotherWebhook(t *testing.T) {
 	t.Parallel()

@@ -50,8 +50,8 @@ func (r *reader) lists(c *Container) error {
 	return nil
 }
 
-// objects returns how many objects a list has at the most, so that their memory is allocated once.
-// What a pod takes then is in proportion to its text.
+// objects returns an upper bound of the number of objects in a list, so that their memory is allocated
+// once, and in proportion to the text.
 func (r *reader) objects(text []byte) int {
 	return min(bytes.Count(text, []byte("{")), max(0, maxElements-r.elements))
 }
@@ -222,7 +222,7 @@ func (r *reader) path(s Source) error {
 	return err
 }
 
-// integer reads a number; 0 for null.
+// integer reads a number. A null leaves it unchanged.
 func (r *reader) integer(into *int64) error {
 	kind := r.Kind()
 	var text []byte

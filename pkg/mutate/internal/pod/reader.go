@@ -19,7 +19,7 @@ import (
 const (
 	maxContainers = 512   // of all kinds together
 	maxElements   = 32768 // of all lists together
-	// maxAnnotations is more than there are keys: a pod with more has unknown ones.
+	// maxAnnotations is larger than the number of known keys.
 	maxAnnotations = 32
 	// maxValueBytes is more than the longest value of an annotation that Lanyard reads or
 	// writes: a list of 512 names, or a credential file.
