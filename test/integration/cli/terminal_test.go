@@ -21,7 +21,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
 )
 
-// onTerminal runs a command line in a directory, and returns what a terminal shows.
+// onTerminal runs a command line in a directory and returns the screen of a terminal.
 func onTerminal(ctx context.Context, directory string, columns uint16, args ...string) (code int, shown string) {
 	GinkgoHelper()
 	screen, terminal, err := pty.Open()
