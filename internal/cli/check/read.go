@@ -30,7 +30,6 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
 	"github.com/lanyard-dev/lanyard/internal/cli/finding"
 	"github.com/lanyard-dev/lanyard/internal/cli/status"
-	"github.com/lanyard-dev/lanyard/internal/cli/survey"
 	"github.com/lanyard-dev/lanyard/internal/probe"
 	"github.com/lanyard-dev/lanyard/pkg/mutate/injected"
 )
@@ -244,7 +243,7 @@ func (k *checkCommand) replicas(ctx context.Context, registration *admissionregi
 	service, err := k.survey.Service(ctx, registration)
 	reference := cluster.Entry(registration, cluster.PodWebhook).ClientConfig
 	switch {
-	case errors.Is(err, survey.ErrOutside):
+	case errors.Is(err, cluster.ErrOutside):
 		return finding.DoesNotApply("the webhook runs outside of the cluster, at %s", *reference.URL)
 	case apierrors.IsNotFound(err):
 		return finding.Finding{
@@ -375,7 +374,7 @@ func (s *accounts) findings() []finding.Finding {
 
 // readAccounts reads the ServiceAccounts of all namespaces or, without the right, of the namespace
 // of the command line. installation is nil if it is not known.
-func (k *checkCommand) readAccounts(ctx context.Context, installation *survey.Installation) *accounts {
+func (k *checkCommand) readAccounts(ctx context.Context, installation *cluster.Installation) *accounts {
 	byPolicies := installation != nil && len(installation.Registrations) == 0
 	all := k.accountsOf(ctx, installation.Registration(), metav1.NamespaceAll)
 	if all.byPolicies = byPolicies; all.err == nil {

@@ -21,7 +21,6 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/ask"
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/finding"
-	"github.com/lanyard-dev/lanyard/internal/cli/survey"
 	"github.com/lanyard-dev/lanyard/internal/peer"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/mutate"
@@ -55,8 +54,8 @@ type Input struct {
 	Called       bool
 	Registration *admissionregistrationv1.MutatingWebhookConfiguration
 	// Installation is nil if the user may not read it. Leftovers are of one that is gone.
-	Installation *survey.Installation
-	Leftovers    []survey.Leftover
+	Installation *cluster.Installation
+	Leftovers    []cluster.Leftover
 	// Unread reports whether the settings of the webhook are not known.
 	Unread bool
 	// GuardProblem is the problem with the guard; empty if the guard is in place.
@@ -586,7 +585,7 @@ func (in *Input) absent() bool { return in.Installation != nil && in.Installatio
 
 // removal is the next step for policies of an installation that is gone.
 func (in *Input) removal() string {
-	return "Remove it, or install Lanyard again: " + survey.Remove(in.Leftovers)
+	return "Remove it, or install Lanyard again: " + cluster.Remove(in.Leftovers)
 }
 
 // called reports whether the API server calls Lanyard for the pod Sent, judging by the webhook

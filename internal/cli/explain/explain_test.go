@@ -19,7 +19,6 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
 	"github.com/lanyard-dev/lanyard/internal/cli/finding"
-	"github.com/lanyard-dev/lanyard/internal/cli/survey"
 	"github.com/lanyard-dev/lanyard/internal/peer"
 	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
@@ -740,14 +739,14 @@ func TestAServiceAccountThatAsksForNothingHasANextStep(t *testing.T) {
 func TestWithoutAnInstallation(t *testing.T) {
 	t.Parallel()
 	in := input(t)
-	in.Installation = &survey.Installation{}
+	in.Installation = &cluster.Installation{}
 	in.Registration, in.Called, in.Got = in.Installation.Registration(), false, newPod()
 	got := Explain(in)
 	if got.New.Outcome != injected.Excluded || got.New.Reason != "not_installed" || got.New.Fix != "Install it. To see whether the cluster is ready: lanyard check --pre" || !got.Problem() {
 		t.Errorf("got %+v", got.New)
 	}
 	in.Got, in.Answer = nil, *denied(ask.ByGuard, "x")
-	in.Leftovers = []survey.Leftover{{Kind: "validatingadmissionpolicybinding", Name: "lanyard-guard-pods", DeniesPods: true}}
+	in.Leftovers = []cluster.Leftover{{Kind: "validatingadmissionpolicybinding", Name: "lanyard-guard-pods", DeniesPods: true}}
 	got = Explain(in)
 	if want := "Remove it, or install Lanyard again: kubectl delete validatingadmissionpolicybinding/lanyard-guard-pods"; got.New.Outcome != Denied || got.New.Fix != want {
 		t.Errorf("got %+v, want %s", got.New, want)

@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
 
+	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
-	"github.com/lanyard-dev/lanyard/internal/cli/survey"
 	"github.com/lanyard-dev/lanyard/policies"
 )
 
@@ -32,7 +32,7 @@ func NewCommand(c *command.CLI) *cobra.Command {
 			}
 		}
 		text := ""
-		s, err := survey.PolicySettings(&source)
+		s, err := cluster.PolicySettings(&source)
 		if err == nil {
 			text, err = policies.Generate(s, name, &source)
 		}

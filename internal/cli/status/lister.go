@@ -26,7 +26,6 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
 	"github.com/lanyard-dev/lanyard/internal/cli/finding"
-	"github.com/lanyard-dev/lanyard/internal/cli/survey"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
@@ -42,7 +41,7 @@ type lister struct {
 	untyped  dynamic.Interface
 	metadata metadata.Interface
 	// installation is nil if the user may not read it, and so is registration.
-	installation *survey.Installation
+	installation *cluster.Installation
 	registration *admissionregistrationv1.MutatingWebhookConfiguration
 	// unread is why the rules of the webhook cannot be evaluated here; nil if they can.
 	unread error
