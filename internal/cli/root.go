@@ -14,11 +14,10 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/check"
 	"github.com/lanyard-dev/lanyard/internal/cli/cloud"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
-	"github.com/lanyard-dev/lanyard/internal/cli/explain"
 	"github.com/lanyard-dev/lanyard/internal/cli/inject"
 	"github.com/lanyard-dev/lanyard/internal/cli/migrate"
 	"github.com/lanyard-dev/lanyard/internal/cli/policies"
-	"github.com/lanyard-dev/lanyard/internal/cli/status"
+	"github.com/lanyard-dev/lanyard/internal/cli/workload"
 	"github.com/lanyard-dev/lanyard/internal/version"
 )
 
@@ -73,13 +72,13 @@ func newRootCommand(c *command.CLI) *cobra.Command {
 	_ = root.RegisterFlagCompletionFunc("context", c.CompleteContexts)
 	root.AddCommand(
 		check.NewCommand(c),
-		explain.NewCommand(c),
+		workload.NewExplainCommand(c),
 		inject.NewCommand(c),
 		newLabelCommand(c),
 		migrate.NewCommand(c),
 		c.NewOptionsCommand(),
 		policies.NewCommand(c),
-		status.NewCommand(c),
+		workload.NewStatusCommand(c),
 		cloud.NewTokenCommand(c),
 		cloud.NewTrustCommand(c),
 		newVersionCommand(c),

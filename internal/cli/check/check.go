@@ -23,10 +23,10 @@ import (
 	utilversion "k8s.io/apimachinery/pkg/util/version"
 	certutil "k8s.io/client-go/util/cert"
 
-	"github.com/lanyard-dev/lanyard/internal/cli/ask"
 	"github.com/lanyard-dev/lanyard/internal/cli/cloud"
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/finding"
+	"github.com/lanyard-dev/lanyard/internal/cli/workload"
 	"github.com/lanyard-dev/lanyard/internal/peer"
 	"github.com/lanyard-dev/lanyard/internal/probe"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
@@ -376,15 +376,15 @@ func Pods(namespace string, states map[injected.State]int) []finding.Finding {
 		return fmt.Sprintf("%d pods%s", n, where)
 	}
 	var found []finding.Finding
-	if n := ask.Outdated(states); n > 0 {
+	if n := workload.Outdated(states); n > 0 {
 		found = append(found, finding.Finding{
 			Status: finding.Warning, Reason: "outdated", Text: fmt.Sprintf("%s must be replaced: %d stale, %d without credentials", count(n), states[injected.Stale], states[injected.Without]),
 			Fix: "Run: lanyard status --stale " + flag, Link: page("troubleshooting/no-credentials.md#pods-with-an-old-identity-or-none"),
 		})
 	}
-	if shadowed := states[ask.Shadowed]; shadowed > 0 {
+	if shadowed := states[workload.Shadowed]; shadowed > 0 {
 		found = append(found, finding.Finding{
-			Status: finding.Warning, Reason: string(ask.Shadowed), Text: fmt.Sprintf("SDKs may ignore the credentials of %s, because of variables in their containers", count(shadowed)),
+			Status: finding.Warning, Reason: string(workload.Shadowed), Text: fmt.Sprintf("SDKs may ignore the credentials of %s, because of variables in their containers", count(shadowed)),
 			Fix: "To see the variables, run: lanyard status " + flag, Link: page("cli/status.md"),
 		})
 	}

@@ -34,11 +34,11 @@ import (
 	"k8s.io/client-go/rest"
 	certutil "k8s.io/client-go/util/cert"
 
-	"github.com/lanyard-dev/lanyard/internal/cli/ask"
 	"github.com/lanyard-dev/lanyard/internal/cli/cloud"
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
 	"github.com/lanyard-dev/lanyard/internal/cli/finding"
+	"github.com/lanyard-dev/lanyard/internal/cli/workload"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/mutate/injected"
 	"github.com/lanyard-dev/lanyard/policies"
@@ -556,7 +556,7 @@ func TestNumberOfInstallations(t *testing.T) {
 	expect(t, []finding.Finding{Unguarded("", 2, "n/a", false)}, []string{"warning: 2 ServiceAccounts need credentials but lack the guard's label, such as n/a"})
 	expect(t, []finding.Finding{Unguarded("n", 2, "n/a", false)}, []string{"warning: 2 ServiceAccounts in the namespace n need credentials but lack the guard's label, such as n/a"})
 	expect(t, Pods("", map[injected.State]int{injected.Current: 5}), nil)
-	expect(t, Pods("n", map[injected.State]int{injected.Stale: 2, injected.Without: 1, ask.Shadowed: 2}), []string{
+	expect(t, Pods("n", map[injected.State]int{injected.Stale: 2, injected.Without: 1, workload.Shadowed: 2}), []string{
 		"warning: 3 pods in the namespace n must be replaced: 2 stale, 1 without credentials",
 		"warning: SDKs may ignore the credentials of 2 pods in the namespace n, because of variables in their containers",
 	})
