@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package cli is the command line tool: lanyard, or kubectl lanyard. Each larger command has a
-// package of its own, with its decision, its flags and its output; label and version are here.
+// package of its own, with its decision, its flags and its output; label, policies and version are here.
 package cli
 
 import (
@@ -16,7 +16,6 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
 	"github.com/lanyard-dev/lanyard/internal/cli/inject"
 	"github.com/lanyard-dev/lanyard/internal/cli/migrate"
-	"github.com/lanyard-dev/lanyard/internal/cli/policies"
 	"github.com/lanyard-dev/lanyard/internal/cli/workload"
 	"github.com/lanyard-dev/lanyard/internal/version"
 )
@@ -77,7 +76,7 @@ func newRootCommand(c *command.CLI) *cobra.Command {
 		newLabelCommand(c),
 		migrate.NewCommand(c),
 		c.NewOptionsCommand(),
-		policies.NewCommand(c),
+		newPoliciesCommand(c),
 		workload.NewStatusCommand(c),
 		cloud.NewTokenCommand(c),
 		cloud.NewTrustCommand(c),

@@ -1,8 +1,7 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package policies is the command policies.
-package policies
+package cli
 
 import (
 	_ "embed"
@@ -17,15 +16,14 @@ import (
 	"github.com/lanyard-dev/lanyard/policies"
 )
 
-//go:embed help.txt
-var help string
+//go:embed policies.txt
+var policiesHelp string
 
-// NewCommand returns the command policies.
-func NewCommand(c *command.CLI) *cobra.Command {
+func newPoliciesCommand(c *command.CLI) *cobra.Command {
 	var file, name string
 	var source policies.Source
 	var compares bool
-	cmd := command.New(help, cobra.NoArgs, func(*cobra.Command, []string) error {
+	cmd := command.New(policiesHelp, cobra.NoArgs, func(*cobra.Command, []string) error {
 		if file != "" {
 			if err := readConfig(file, &source); err != nil {
 				return err
@@ -40,7 +38,7 @@ func NewCommand(c *command.CLI) *cobra.Command {
 			return c.Found("%v", err)
 		}
 		if compares {
-			return diff(c, text)
+			return diffPolicies(c, text)
 		}
 		_, err = fmt.Fprint(c.Out, text)
 		return err
