@@ -15,9 +15,9 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/lanyard-dev/lanyard/internal/cli/cloud"
+	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
 	"github.com/lanyard-dev/lanyard/internal/cli/finding"
-	"github.com/lanyard-dev/lanyard/internal/cli/survey"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
@@ -36,7 +36,7 @@ type checkCommand struct {
 	wait                  time.Duration
 
 	settings  *annotations.Settings
-	survey    *survey.Cluster
+	survey    *cluster.Survey
 	client    kubernetes.Interface
 	namespace string
 	redactor  *redactor

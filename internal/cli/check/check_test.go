@@ -34,12 +34,11 @@ import (
 	"k8s.io/client-go/rest"
 	certutil "k8s.io/client-go/util/cert"
 
-	"github.com/lanyard-dev/lanyard/internal/cli/ask"
 	"github.com/lanyard-dev/lanyard/internal/cli/cloud"
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
 	"github.com/lanyard-dev/lanyard/internal/cli/finding"
-	"github.com/lanyard-dev/lanyard/internal/cli/survey"
+	"github.com/lanyard-dev/lanyard/internal/cli/workload"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/mutate/injected"
 	"github.com/lanyard-dev/lanyard/policies"
@@ -281,7 +280,7 @@ func TestWhichFencesAreNeededIsReadInTheCluster(t *testing.T) {
 		}
 		c := healthy(t)
 		delete(c.policies.Policies, "lanyard-guard-registration")
-		k := &checkCommand{survey: survey.New(fake.NewClientset(objects...))}
+		k := &checkCommand{survey: cluster.NewSurvey(fake.NewClientset(objects...))}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			expect(t, k.fences(t.Context(), c.mutating, c.policies), test.want)
@@ -543,12 +542,12 @@ func TestNumberOfInstallations(t *testing.T) {
 	two := one.DeepCopy()
 	two.Name = "second"
 	expect(t, []finding.Finding{Absent()}, []string{"failed: Lanyard is not installed"})
-	several := Several(&survey.Installation{Registrations: []*admissionregistrationv1.MutatingWebhookConfiguration{one, two}, Ready: []int{2, -1}})
+	several := Several(&cluster.Installation{Registrations: []*admissionregistrationv1.MutatingWebhookConfiguration{one, two}, Ready: []int{2, -1}})
 	expect(t, []finding.Finding{several}, []string{"failed: Lanyard is installed 2 times: MutatingWebhookConfigurations lanyard (2 ready replicas), second (replicas unknown)"})
 	if want := "Keep lanyard, and remove the other: kubectl delete mutatingwebhookconfiguration/second validatingwebhookconfiguration/second"; several.Fix != want {
 		t.Errorf("got the next step %q, want %q", several.Fix, want)
 	}
-	several = Several(&survey.Installation{Registrations: []*admissionregistrationv1.MutatingWebhookConfiguration{one, two}, Ready: []int{2, 2}})
+	several = Several(&cluster.Installation{Registrations: []*admissionregistrationv1.MutatingWebhookConfiguration{one, two}, Ready: []int{2, 2}})
 	if want := "Decide which one to keep. To remove all but lanyard: kubectl delete "; !strings.HasPrefix(several.Fix, want) {
 		t.Errorf("got the next step %q for two that serve, want %q", several.Fix, want)
 	}
@@ -557,7 +556,7 @@ func TestNumberOfInstallations(t *testing.T) {
 	expect(t, []finding.Finding{Unguarded("", 2, "n/a", false)}, []string{"warning: 2 ServiceAccounts need credentials but lack the guard's label, such as n/a"})
 	expect(t, []finding.Finding{Unguarded("n", 2, "n/a", false)}, []string{"warning: 2 ServiceAccounts in the namespace n need credentials but lack the guard's label, such as n/a"})
 	expect(t, Pods("", map[injected.State]int{injected.Current: 5}), nil)
-	expect(t, Pods("n", map[injected.State]int{injected.Stale: 2, injected.Without: 1, ask.Shadowed: 2}), []string{
+	expect(t, Pods("n", map[injected.State]int{injected.Stale: 2, injected.Without: 1, workload.Shadowed: 2}), []string{
 		"warning: 3 pods in the namespace n must be replaced: 2 stale, 1 without credentials",
 		"warning: SDKs may ignore the credentials of 2 pods in the namespace n, because of variables in their containers",
 	})
@@ -604,10 +603,10 @@ func TestLinks(t *testing.T) {
 // The policies of an installation that is gone deny pods, and nothing injects them.
 func TestLeftovers(t *testing.T) {
 	t.Parallel()
-	guard := []survey.Leftover{{Kind: "validatingadmissionpolicybinding", Name: "old-guard-pods", DeniesPods: true}, {Kind: "validatingadmissionpolicybinding", Name: "old-guard-marks"}}
+	guard := []cluster.Leftover{{Kind: "validatingadmissionpolicybinding", Name: "old-guard-pods", DeniesPods: true}, {Kind: "validatingadmissionpolicybinding", Name: "old-guard-marks"}}
 	const remove = "kubectl delete validatingadmissionpolicybinding/old-guard-pods validatingadmissionpolicybinding/old-guard-marks"
 	for sentence, test := range map[string]struct {
-		left  []survey.Leftover
+		left  []cluster.Leftover
 		alone bool
 		want  string
 		fix   string
@@ -679,7 +678,7 @@ func TestTheFencesOfPolicies(t *testing.T) {
 		all = append(all, object)
 	}
 	client := fake.NewClientset(all...)
-	injecting, err := survey.New(client).Injecting(t.Context())
+	injecting, err := cluster.NewSurvey(client).Injecting(t.Context())
 	if err != nil || injecting == nil || injecting.Problem != "" {
 		t.Fatalf("got %+v and error %v, want policies that inject", injecting, err)
 	}
@@ -734,7 +733,7 @@ func TestTheIssuerOfTheClusterIsCompared(t *testing.T) {
 		t.Fatal(err)
 	}
 	injecting := &admissionregistrationv1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "lanyard-inject-pods", Annotations: map[string]string{annotations.PoliciesSource: "{}"}}}
-	k := &checkCommand{CLI: &command.CLI{}, client: client, survey: survey.New(fake.NewClientset(injecting)), wait: time.Minute}
+	k := &checkCommand{CLI: &command.CLI{}, client: client, survey: cluster.NewSurvey(fake.NewClientset(injecting)), wait: time.Minute}
 	k.issuer(t.Context())
 	expect(t, k.report.Findings, []string{"warning: the issuer " + issuer + " is not public", "failed: a ServiceAccount can ask for tokens that are valid for the API server"})
 }
