@@ -130,6 +130,9 @@ func FromURL(ctx context.Context, client *http.Client, base string) (*Documents,
 	if err != nil {
 		return nil, err
 	}
+	if d.JWKSURI != strings.TrimSuffix(base, "/")+keysPath {
+		keysVersion = version{} // of another object than the one that is published
+	}
 	documents, err := Parse(discovery, keys)
 	if err == nil {
 		documents.discoveryVersion, documents.keysVersion = discoveryVersion, keysVersion

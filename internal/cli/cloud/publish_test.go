@@ -251,14 +251,14 @@ func TestFromPublicKeys(t *testing.T) {
 const edKey = "-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEAGb9ECWmEzf6FQbrBZ9w7lshQhqowtrbLDFw4rXAxZuE=\n-----END PUBLIC KEY-----\n"
 
 // storage serves the documents with the header that the storage of a cloud has.
-func storage(t *testing.T, header, value string, published *cloud.Documents) *cloud.Documents {
+func storage(t *testing.T, keysPath, header, value string, published *cloud.Documents) *cloud.Documents {
 	t.Helper()
 	server := httptest.NewUnstartedServer(nil)
 	server.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set(header, value)
 		text := string(published.KeysText)
 		if strings.HasSuffix(r.URL.Path, "openid-configuration") {
-			text = fmt.Sprintf(`{"issuer":%q,"jwks_uri":%q}`, published.Discovery.Issuer, server.URL+"/keys")
+			text = fmt.Sprintf(`{"issuer":%q,"jwks_uri":%q}`, published.Discovery.Issuer, server.URL+keysPath)
 		}
 		_, _ = w.Write([]byte(text))
 	})
@@ -321,7 +321,7 @@ func TestUpload(t *testing.T) {
 			}
 			var published *cloud.Documents
 			if test.header != "" {
-				published = storage(t, test.header, test.values, former)
+				published = storage(t, "/openid/v1/jwks", test.header, test.values, former)
 			}
 			whole, err := place.Shell(wanted, published)
 			if err != nil {
@@ -363,7 +363,7 @@ func TestUploadOfWhatChanged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	read := storage(t, "ETag", `"1a"`, published)
+	read := storage(t, "/openid/v1/jwks", "ETag", `"1a"`, published)
 	at, err := published.At("https://issuer.example/a")
 	if err != nil {
 		t.Fatal(err)
@@ -376,8 +376,13 @@ func TestUploadOfWhatChanged(t *testing.T) {
 	if script, err := place.Shell(own, read); err != nil || strings.Count(script, "aws s3api") != 1 || !strings.Contains(script, "jwks") {
 		t.Errorf("other keys: got %q and error %v, want one upload", script, err)
 	}
-	if _, err := place.Shell(own, storage(t, "Date", "", published)); err == nil || !strings.Contains(err.Error(), "does not show the version of openid/v1/jwks") {
-		t.Errorf("no ETag: got error %v, want one", err)
+	for sentence, unknown := range map[string]*cloud.Documents{
+		"no ETag":                 storage(t, "/openid/v1/jwks", "Date", "", published),
+		"the ETag of other paths": storage(t, "/keys.json", "ETag", `"1a"`, published),
+	} {
+		if _, err := place.Shell(own, unknown); err == nil || !strings.Contains(err.Error(), "does not show the version of openid/v1/jwks") {
+			t.Errorf("%s: got error %v, want one", sentence, err)
+		}
 	}
 }
 
