@@ -641,7 +641,7 @@ func TestNumberOfInstallations(t *testing.T) {
 // Each page that a line links exists, and so does the heading.
 func TestLinks(t *testing.T) {
 	t.Parallel()
-	var source []byte
+	source := []byte(`"` + fleetPage + `"`)
 	for _, file := range []string{"check.go", "check_command.go", "read.go", "../status/lister.go", "../../probe/probe.go"} {
 		text, err := os.ReadFile(file)
 		if err != nil {
