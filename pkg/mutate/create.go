@@ -43,13 +43,16 @@ func create(p *Pod, selection *annotations.Pod, injection *encodedInjection) (re
 		return result{}, err
 	}
 	m.findUnknownNames()
+	verified := false
 	for i := range m.pod.Containers {
-		// The API server denies a new pod with ephemeral containers.
-		if c := &m.pod.Containers[i]; c.Kind != pod.EphemeralContainers {
-			if err := m.plan(c); err != nil {
-				return result{}, err
-			}
+		c := &m.pod.Containers[i]
+		if c.Kind == pod.EphemeralContainers {
+			continue // the API server denies a new pod with them
 		}
+		if err := m.plan(c); err != nil {
+			return result{}, err
+		}
+		verified = verified || m.isVerifier(c)
 	}
 	if len(m.changes.plans) == 0 {
 		if !selection.Insists && leavesNothing(m.pod, selection, injection.mountPath) {
@@ -62,6 +65,7 @@ func create(p *Pod, selection *annotations.Pod, injection *encodedInjection) (re
 	}
 	m.addMarks(missing)
 	m.changes.patch.Extend([]byte("/spec/volumes"), m.pod.VolumesText, m.missingVolumes(exists))
+	m.addVerifier(verified)
 	return m.result(), nil
 }
 
@@ -95,7 +99,7 @@ type plan struct {
 // plan decides the additions to the container. A container that takes part always
 // gets the mount: the mount marks the container as injected.
 func (m *mutation) plan(c *pod.Container) error {
-	if why := m.selection.LeavesOut(string(c.Name)); why != "" {
+	if why := m.selection.LeavesOut(string(c.Name)); why != "" && !m.isVerifier(c) {
 		m.add(c.Name, Finding{Reason: reason.ContainerNotSelected, Detail: why})
 		return nil
 	}
