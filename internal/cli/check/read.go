@@ -31,6 +31,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/finding"
 	"github.com/lanyard-dev/lanyard/internal/cli/status"
 	"github.com/lanyard-dev/lanyard/internal/cli/survey"
+	"github.com/lanyard-dev/lanyard/internal/exchange"
 	"github.com/lanyard-dev/lanyard/internal/probe"
 	"github.com/lanyard-dev/lanyard/pkg/mutate/injected"
 )
@@ -324,7 +325,7 @@ func (k *checkCommand) rights(ctx context.Context) []finding.Finding {
 
 // exchangeTokens adds a line for each token that was presented to its cloud.
 func (k *checkCommand) exchangeTokens(ctx context.Context) error {
-	client, err := cloud.NewClient(k.caFile)
+	client, err := exchange.NewClient(k.caFile)
 	if err != nil {
 		return err
 	}

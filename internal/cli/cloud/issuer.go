@@ -28,6 +28,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
+	"github.com/lanyard-dev/lanyard/internal/exchange"
 	"github.com/lanyard-dev/lanyard/internal/token"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
@@ -134,7 +135,7 @@ func get(ctx context.Context, client *http.Client, address string) ([]byte, erro
 	if err != nil {
 		return nil, err
 	}
-	status, body, err := read(client, request, maxBytes)
+	status, body, err := exchange.Read(client, request, maxBytes)
 	if err == nil && status != http.StatusOK {
 		err = fmt.Errorf("get %s: status %d %s", address, status, http.StatusText(status))
 	}
@@ -337,8 +338,8 @@ func (k *trustIssuerCommand) signingKey(ctx context.Context, client kubernetes.I
 	if err != nil {
 		return "", err
 	}
-	r := Request{Namespace: namespace, ServiceAccount: cluster.DefaultServiceAccount, Audience: "lanyard-verify", ExpirationSeconds: annotations.MinTokenExpirationSeconds}
-	if err := r.requestToken(ctx, client); err != nil {
+	r := &exchange.Request{Namespace: namespace, ServiceAccount: cluster.DefaultServiceAccount, Audience: "lanyard-verify", ExpirationSeconds: annotations.MinTokenExpirationSeconds}
+	if err := requestToken(ctx, client, r); err != nil {
 		return "", err
 	}
 	claims, err := token.Parse(r.Token)
@@ -350,7 +351,7 @@ func (k *trustIssuerCommand) signingKey(ctx context.Context, client kubernetes.I
 
 // compare reads the public documents like a cloud, and compares them.
 func (k *trustIssuerCommand) compare(ctx context.Context, cluster *Documents, signing string) (*publicIssuer, error) {
-	client, err := NewClient(k.caFile)
+	client, err := exchange.NewClient(k.caFile)
 	if err != nil {
 		return nil, err
 	}
