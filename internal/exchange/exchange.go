@@ -95,21 +95,37 @@ func NewClient(caFile string) (*http.Client, error) {
 	}, nil
 }
 
-// clouds are the functions that exchange a token, by the names of the providers.
-func clouds() map[string]func(*Request, context.Context, *http.Client) (*Answer, error) {
-	return map[string]func(*Request, context.Context, *http.Client) (*Answer, error){
-		"aws": (*Request).aws, "azure": (*Request).azure, "gcp": (*Request).gcp,
+// Cloud is a cloud that exchanges tokens.
+type Cloud struct {
+	// Title is the name for people.
+	Title string
+	// Identity is the variable without which pods have a token, but no identity; empty if
+	// pods with the token always have an identity.
+	Identity string
+	// TokenFile and File are the variables with the paths of the token and of the credential file.
+	// If TokenFile is empty, the credential file has the path of the token.
+	TokenFile, File string
+
+	present func(*Request, context.Context, *http.Client) (*Answer, error)
+}
+
+// Clouds returns the clouds, by the names of their providers.
+func Clouds() map[string]Cloud {
+	return map[string]Cloud{
+		"aws":   {"AWS", "AWS_ROLE_ARN", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONFIG_FILE", (*Request).aws},
+		"azure": {"Azure", "AZURE_CLIENT_ID", "AZURE_FEDERATED_TOKEN_FILE", "", (*Request).azure},
+		"gcp":   {"Google Cloud", "", "", "GOOGLE_APPLICATION_CREDENTIALS", (*Request).gcp},
 	}
 }
 
 // Do presents the token. An Answer that is not granted has the cause, if it is known. It is not an
 // error: Do returns an error if the cloud did not respond, or responded in another form.
 func Do(ctx context.Context, client *http.Client, r *Request) (*Answer, error) {
-	present, found := clouds()[r.Provider]
+	cloud, found := Clouds()[r.Provider]
 	if !found {
 		return nil, fmt.Errorf("provider %q has no exchange; only aws, azure and gcp have one", r.Provider)
 	}
-	answer, err := present(r, ctx, client)
+	answer, err := cloud.present(r, ctx, client)
 	if err != nil || answer.Granted {
 		return answer, err
 	}

@@ -55,29 +55,12 @@ func FromPod(pod *injected.Pod, s *annotations.Settings, serviceAccount *metav1.
 	return r, nil
 }
 
-// api is a cloud that exchanges tokens.
-type api struct {
-	// title is the name for people.
-	title string
-	// identity is the variable without which pods have a token, but no identity; empty if
-	// pods with the token always have an identity.
-	identity string
-	trust    func(*Token) (Trust, error)
-}
-
-// apis returns the clouds, by the names of their providers.
-func apis() map[string]api {
-	return map[string]api{
-		"aws":   {"AWS", "AWS_ROLE_ARN", trustAWS},
-		"azure": {"Azure", "AZURE_CLIENT_ID", trustAzure},
-		"gcp":   {"Google Cloud", "", trustGCP},
-	}
-}
-
-func clouds() []string { return slices.Sorted(maps.Keys(apis())) }
+func clouds() []string { return slices.Sorted(maps.Keys(exchange.Clouds())) }
 
 // NewTrust returns the configuration with which one of the clouds accepts the tokens.
-func NewTrust(cloud string, token *Token) (Trust, error) { return apis()[cloud].trust(token) }
+func NewTrust(cloud string, token *Token) (Trust, error) {
+	return map[string]func(*Token) (Trust, error){"aws": trustAWS, "azure": trustAzure, "gcp": trustGCP}[cloud](token)
+}
 
 // Do is exchange.Do. An Answer that is not granted also has the repair of its cause, if it is known.
 func Do(ctx context.Context, client *http.Client, r *exchange.Request) (*exchange.Answer, error) {

@@ -139,7 +139,7 @@ func (x *Target) exchange(ctx context.Context, namespace, serviceAccount *metav1
 		return []probe.Line{probe.DoesNotApply("%s: its pods get no token", who)}, ""
 	}
 	for _, name := range pod.Providers {
-		cloud, exchanges := apis()[name]
+		cloud, exchanges := exchange.Clouds()[name]
 		if !exchanges {
 			lines = append(lines, probe.DoesNotApply("%s: lanyard cannot exchange tokens for %s", who, name))
 			continue
@@ -148,10 +148,10 @@ func (x *Target) exchange(ctx context.Context, namespace, serviceAccount *metav1
 		switch {
 		case err != nil:
 			lines = append(lines, unknown("the identity of "+who, err))
-		case cloud.identity != "" && r.Variables[cloud.identity] == "":
-			lines = append(lines, probe.DoesNotApply("%s: its pods get a token for %s, but no identity", who, cloud.title))
+		case cloud.Identity != "" && r.Variables[cloud.Identity] == "":
+			lines = append(lines, probe.DoesNotApply("%s: its pods get a token for %s, but no identity", who, cloud.Title))
 		default:
-			lines = append(lines, x.present(ctx, r, who, cloud.title)...)
+			lines = append(lines, x.present(ctx, r, who, cloud.Title)...)
 			inPod = cmp.Or(inPod, commands(r, outputShell, partPod))
 		}
 	}
