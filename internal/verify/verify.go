@@ -153,7 +153,7 @@ func problem(name string, r *exchange.Request, answer *exchange.Answer, err erro
 		if u, err := url.Parse(failed.URL); err == nil {
 			host = u.Host
 		}
-		return fmt.Sprintf("%s does not respond: %s\nRepair: allow the pod to reach %s in NetworkPolicies, firewalls, proxies and DNS.",
+		return fmt.Sprintf("cannot reach %s: %s\nRepair: allow the pod to reach %s in NetworkPolicies, firewalls, proxies and DNS.",
 			name, texts.Escape(failed.Err.Error()), host)
 	}
 	if err != nil {

@@ -77,7 +77,7 @@ func runVerify(cmd *cobra.Command, warn bool, message string) error {
 		log("--warn: the containers of the pod start anyway")
 		return nil
 	}
-	return fmt.Errorf("verify: the clouds did not accept the tokens in %s:\n%w", verify.Timeout, problem)
+	return fmt.Errorf("verify: not all clouds accept the tokens of this pod:\n%w", problem)
 }
 
 // readFile reads at most limit bytes of a file.
