@@ -14,6 +14,11 @@ SPDX-License-Identifier: Apache-2.0
 {{- if .Values.metrics.secure }}
 - --metrics-secure
 {{- end }}
+{{- with .Values.verifiedStart }}
+{{- if .enabled }}
+- {{ printf "--verify-image=%s" (.image | default (include "lanyard.image" $)) | quote }}
+{{- end }}
+{{- end }}
 - --log-format={{ .Values.logFormat }}
 - --v={{ .Values.logLevel }}
 {{- if include "lanyard.configMap" . }}
