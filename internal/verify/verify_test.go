@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -78,7 +79,7 @@ func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { retur
 
 // responding responds to all requests.
 func responding(status int, body string) roundTripper {
-	return func(r *http.Request) (*http.Response, error) {
+	return func(*http.Request) (*http.Response, error) {
 		w := httptest.NewRecorder()
 		w.WriteHeader(status)
 		_, _ = io.WriteString(w, body)
@@ -203,9 +204,7 @@ func TestRun(t *testing.T) {
 func merged(all ...map[string]string) map[string]string {
 	merged := map[string]string{}
 	for _, one := range all {
-		for name, value := range one {
-			merged[name] = value
-		}
+		maps.Copy(merged, one)
 	}
 	return merged
 }
