@@ -14,10 +14,8 @@ SPDX-License-Identifier: Apache-2.0
 {{- if .Values.metrics.secure }}
 - --metrics-secure
 {{- end }}
-{{- with .Values.verifiedStart }}
-{{- if .enabled }}
-- {{ printf "--verify-image=%s" (.image | default (include "lanyard.image" $)) | quote }}
-{{- end }}
+{{- if and .Values.verifiedStart.enabled (not (hasKey .Values.config "verify-image")) }}
+- {{ printf "--verify-image=%s" (include "lanyard.image" .) | quote }}
 {{- end }}
 - --log-format={{ .Values.logFormat }}
 - --v={{ .Values.logLevel }}

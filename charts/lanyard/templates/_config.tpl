@@ -39,7 +39,6 @@ metrics-bind-address: metrics.port
 metrics-secure: metrics.secure
 health-probe-bind-address: healthProbePort
 shutdown-delay: shutdownDelaySeconds
-verify-image: verifiedStart.enabled
 log-format: logFormat
 v: logLevel
 certificate-source: certificates.mode
