@@ -49,10 +49,13 @@ func create(p *Pod, selection *annotations.Pod, injection *encodedInjection) (re
 		if c.Kind == pod.EphemeralContainers {
 			continue // the API server denies a new pod with them
 		}
+		findings := len(m.findings)
 		if err := m.plan(c); err != nil {
 			return result{}, err
 		}
-		verified = verified || m.isVerifier(c)
+		if m.isVerifier(c) {
+			verified, m.findings = true, m.findings[:findings] // which are about the other containers
+		}
 	}
 	if len(m.changes.plans) == 0 {
 		if !selection.Insists && leavesNothing(m.pod, selection, injection.mountPath) {

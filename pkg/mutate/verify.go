@@ -52,7 +52,7 @@ func (m *mutation) addVerifier(exists bool) {
 	}
 	c, findings := &pod.Container{Kind: pod.InitContainers, Name: []byte(VerifyContainer)}, m.findings
 	text := m.verifier(m.missingMounts(c, free), m.missingVariables(c))
-	m.findings = findings // which are about the other containers
+	m.findings = findings
 	if m.pod.HasInitContainers {
 		m.changes.patch.Add("/spec/initContainers/-", text)
 	} else {
