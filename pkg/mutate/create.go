@@ -102,7 +102,7 @@ type plan struct {
 // plan decides the additions to the container. A container that takes part always
 // gets the mount: the mount marks the container as injected.
 func (m *mutation) plan(c *pod.Container) error {
-	if why := m.selection.LeavesOut(string(c.Name)); why != "" && !m.isVerifier(c) {
+	if why := m.selection.LeavesOut(string(c.Name)); why != "" {
 		m.add(c.Name, Finding{Reason: reason.ContainerNotSelected, Detail: why})
 		return nil
 	}
