@@ -49,6 +49,8 @@ LABEL org.opencontainers.image.title="lanyard-webhook" \
       org.opencontainers.image.source="https://github.com/lanyard-dev/lanyard" \
       org.opencontainers.image.licenses="Apache-2.0"
 COPY --from=build-webhook /lanyard-webhook /lanyard-webhook
+# The CAs of public web servers: lanyard-webhook verify presents tokens to clouds.
+COPY --from=build-webhook /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/ca-certificates.crt
 # A numeric ID, so that runAsNonRoot can be checked without /etc/passwd.
 USER 65532:65532
 # Webhook, metrics, probes.

@@ -34,6 +34,8 @@ type Cause struct {
 	// writes the repair as Terraform, too. Only the clouds' causes have them.
 	Repair    string `json:"repair"`
 	Terraform bool   `json:"terraform"`
+	// Step is the repair in one sentence, without a template. A name in braces stands for a value.
+	Step string `json:"step"`
 }
 
 // Parse reads lists of causes by their origin.

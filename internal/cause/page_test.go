@@ -38,7 +38,7 @@ func read(t *testing.T, file string) map[string][]cause.Cause {
 // TestThePagesHaveTheCauses compares the lists of the pages with the causes, or writes them.
 func TestThePagesHaveTheCauses(t *testing.T) {
 	own := read(t, "causes.yaml")
-	clouds := read(t, "../cli/cloud/causes.yaml")
+	clouds := read(t, "../exchange/causes.yaml")
 	for page, lists := range map[string]map[string][]cause.Cause{
 		"troubleshooting/cloud-denies.md":   clouds,
 		"troubleshooting/webhook-down.md":   {"webhook": own["webhook"], "replica": own["replica"]},

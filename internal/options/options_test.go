@@ -53,6 +53,7 @@ var defaults = map[string]string{
 	"token-mount-path":                       "/var/run/secrets/lanyard.dev/serviceaccount",
 	"token-expiration-seconds":               "3600",
 	"token-path-prefixes":                    "[/var/run/secrets/,/run/secrets/]",
+	"verify-image":                           "",
 	"default-allowed-identities":             "",
 	"excluded-namespaces":                    "[kube-system]",
 	"aws-default-region":                     "",
@@ -744,8 +745,9 @@ func TestSettingsOnlyLooksAtTheInjection(t *testing.T) {
 	}
 	o.Injection.TokenMountPath, o.Injection.TokenExpirationSeconds = "x", 1
 	o.Injection.AllowedIdentities, o.Injection.ExcludedNamespaces = []string{"{x}"}, []string{"X"}
+	o.Injection.VerifyImage = "a b"
 	_, err = o.Settings(nil)
-	for _, flag := range []string{"token-mount-path", "token-expiration-seconds", "default-allowed-identities", "excluded-namespaces"} {
+	for _, flag := range []string{"token-mount-path", "token-expiration-seconds", "default-allowed-identities", "excluded-namespaces", "verify-image"} {
 		if err == nil || !strings.Contains(err.Error(), "--"+flag+": ") {
 			t.Errorf("got error %v, want it to name --%s", err, flag)
 		}

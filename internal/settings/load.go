@@ -118,6 +118,8 @@ func Fields(s *annotations.Settings) []Field {
 		{Name: "default-allowed-identities", Value: globsValue(&s.AllowedIdentities),
 			Usage: "Globs, separated by commas, of the identities that namespaces without the annotation allowed-identities may use. " +
 				annotations.NamespaceVariable + " stands for the name of the namespace, " + annotations.AllowNothing + " allows nothing. If empty, everything is allowed."},
+		{Name: "verify-image", Value: textValue(&s.VerifyImage),
+			Usage: "Image of lanyard-webhook, for the init container of pods whose ServiceAccounts have the annotation verify. If empty, the annotation is denied."},
 		{Name: "adopt", Value: listValue(&s.Peers),
 			Usage: "Webhooks whose annotations on ServiceAccounts are translated: " + strings.Join(peer.Names(), ", ") + ". See docs/migrate/adoption.md."},
 		{Name: "excluded-namespaces", Value: listValue(&s.ExcludedNamespaces),

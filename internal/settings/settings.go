@@ -20,6 +20,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/internal/peer"
 	"github.com/lanyard-dev/lanyard/internal/provider"
+	"github.com/lanyard-dev/lanyard/internal/texts"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
@@ -35,6 +36,9 @@ func Default() *annotations.Settings {
 	}
 	return s
 }
+
+// maxImageBytes is more than the name of an image has, with a registry, a tag and a digest.
+const maxImageBytes = 512
 
 // New returns the settings for the values of flags and the file, and for the providers and mappings
 // in the file, which may be nil. It does not change written. A parameter that is not in written
@@ -64,6 +68,9 @@ func New(written *annotations.Settings, file *File) (*annotations.Settings, []er
 		if s.AllowedIdentities, err = annotations.ParseDefaultAllowedIdentities(globs); err != nil {
 			check("default-allowed-identities", fmt.Errorf("got %q: %w", globs, err))
 		}
+	}
+	if image := s.VerifyImage; len(image) > maxImageBytes || !texts.IsVisible(image) {
+		check("verify-image", fmt.Errorf("got %q, want the name of an image, at most %d visible ASCII characters", texts.Cut(image, texts.MaxShown), maxImageBytes))
 	}
 	for _, name := range s.ExcludedNamespaces {
 		if problems := apivalidation.IsDNS1123Label(name); len(problems) > 0 {

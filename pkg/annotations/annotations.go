@@ -36,6 +36,7 @@ const (
 	TokenPathKey           = Prefix + "token-path" // of the plain token
 	Tokens                 = Prefix + "tokens"
 	TokenExpirationSeconds = Prefix + "token-expiration-seconds" // also of a pod
+	Verify                 = Prefix + "verify"                   // VerifyWait or VerifyWarn
 )
 
 // The keys of other objects.
@@ -55,6 +56,12 @@ const (
 // MirrorPod is the annotation of a pod that mirrors a static pod of a kubelet
 // (corev1.MirrorPodAnnotationKey).
 const MirrorPod = "kubernetes.io/config.mirror"
+
+// Values of Verify: what happens to a pod whose tokens the clouds do not accept at its start.
+const (
+	VerifyWait = "wait" // its containers do not start
+	VerifyWarn = "warn" // they start after two minutes
+)
 
 // Values of Lanyard's labels.
 const (

@@ -52,6 +52,7 @@ type serviceAccountCase struct {
 	Errors     []string          `json:"errors,omitempty"`
 	Identities []identityCase    `json:"identities,omitempty"`
 	Lifetime   int64             `json:"tokenExpirationSeconds,omitempty"`
+	Verify     string            `json:"verify,omitempty"`
 }
 
 type identityCase struct {
@@ -63,11 +64,11 @@ type identityCase struct {
 
 // result sets the result of a case.
 func (c *serviceAccountCase) result(account *annotations.ServiceAccount, errs []string) {
-	c.Errors, c.Identities, c.Lifetime = errs, nil, 0
+	c.Errors, c.Identities, c.Lifetime, c.Verify = errs, nil, 0, ""
 	if account == nil {
 		return
 	}
-	c.Lifetime = account.TokenExpirationSeconds
+	c.Lifetime, c.Verify = account.TokenExpirationSeconds, account.Verify
 	for _, i := range account.Identities {
 		c.Identities = append(c.Identities, identityCase{i.Provider.Name, i.Audience, i.Values, i.TokenAlone})
 	}

@@ -27,6 +27,11 @@ func (s *Settings) NewMapping(namespace, serviceAccount string, annotations map[
 	if len(errs) == 0 && parsed == nil {
 		errs = field.ErrorList{field.Required(annotationsPath, "must ask for an identity")}
 	}
+	if parsed != nil {
+		if err := s.CheckVerify(parsed); err != nil {
+			errs = field.ErrorList{err}
+		}
+	}
 	if len(errs) > 0 {
 		return nil, errs
 	}
@@ -69,6 +74,6 @@ func (s *Settings) has(m *Mapping, annotations map[string]string) bool {
 	if slices.ContainsFunc(m.providers, func(d *Provider) bool { return slices.Contains(tokens, d.Name) }) {
 		return true
 	}
-	ofAll := m.annotations[Audience] != "" || m.annotations[TokenExpirationSeconds] != ""
+	ofAll := m.annotations[Audience] != "" || m.annotations[TokenExpirationSeconds] != "" || m.annotations[Verify] != ""
 	return ofAll && s.AskForIdentity(annotations)
 }

@@ -94,6 +94,7 @@ func TestAMappingAsksForAValidIdentity(t *testing.T) {
 		"an unknown key":              {"aws-rol": "x"},
 		"a region alone":              {"aws-region": "eu-central-1"},
 		"another prefix in the key":   {"x/aws-role-arn": roleARN},
+		"verify without an image":     {"aws-role-arn": roleARN, "verify": "wait"},
 		"a lifetime that is too long": {"aws-role-arn": roleARN, "token-expiration-seconds": "1000000"},
 	} {
 		if m, errs := clusterSettings(t).NewMapping("*", "*", prefixed(given)); len(errs) == 0 {

@@ -25,6 +25,9 @@ type ServiceAccount struct {
 	Identities []Identity
 	// TokenExpirationSeconds is the ServiceAccount's own, 0 if it has none.
 	TokenExpirationSeconds int64
+	// Verify is VerifyWait or VerifyWarn if its pods present their tokens to the clouds before they
+	// start; otherwise it is empty.
+	Verify string
 }
 
 // Principals lists who the ServiceAccount asks to be, at least one name for each
@@ -79,9 +82,11 @@ func (s *Settings) ParseServiceAccount(namespace, name string, annotations map[s
 	p.parse(Audience, func(v string) (string, error) {
 		return ParseAudience(v, s.MaxAudienceBytes(), s.ReservedAudiences)
 	})
+	account.Verify = p.parse(Verify, parseVerify)
 	if len(account.Identities) == 0 {
 		if len(p.errs) == 0 {
 			p.denyUseless(TokenExpirationSeconds, "an identity")
+			p.denyUseless(Verify, "an identity")
 		}
 		return nil, p.errs
 	}
@@ -89,6 +94,23 @@ func (s *Settings) ParseServiceAccount(namespace, name string, annotations map[s
 		return nil, p.errs
 	}
 	return &account, nil
+}
+
+func parseVerify(value string) (string, error) {
+	if value != VerifyWait && value != VerifyWarn {
+		return "", fmt.Errorf("must be %s or %s", VerifyWait, VerifyWarn)
+	}
+	return value, nil
+}
+
+// CheckVerify returns an error if the ServiceAccount asks for Verify and the cluster has no image
+// for it. Only writes are denied for it: the cluster may have had an image before.
+func (s *Settings) CheckVerify(account *ServiceAccount) *field.Error {
+	if account.Verify == "" || s.VerifyImage != "" {
+		return nil
+	}
+	return field.Forbidden(at(Verify), fmt.Sprintf("has value %q, but the cluster has no image that verifies: set verifiedStart.enabled in the chart, "+
+		"or --verify-image to the image of lanyard-webhook, or remove the annotation", account.Verify)).WithOrigin(Verify)
 }
 
 // Doubts explains why SDKs cannot use identities of the ServiceAccount. Each string names an

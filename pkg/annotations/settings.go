@@ -36,6 +36,8 @@ type Settings struct {
 	TokenPathPrefixes []string
 	// ReservedAudiences are the audiences of the API server. No token may have one.
 	ReservedAudiences []string
+	// VerifyImage is the image of the init container for Verify; empty for none.
+	VerifyImage string
 	// Mappings give annotations to ServiceAccounts, in the order of their precedence.
 	Mappings []*Mapping
 	// ExcludedNamespaces are the namespaces that the webhook is not called for.
@@ -111,7 +113,7 @@ func (s *Settings) ServiceAccountKeys() []string {
 	for _, d := range s.Providers {
 		keys = append(keys, full(d.Keys())...)
 	}
-	return append(keys, Audience, Tokens, TokenExpirationSeconds)
+	return append(keys, Audience, Tokens, TokenExpirationSeconds, Verify)
 }
 
 // PodKeys lists the keys that may be on a pod: the users' keys, then Lanyard's own.
@@ -159,7 +161,7 @@ func (s *Settings) TokenAlone() []string {
 // UnknownOnServiceAccount lists the keys under the prefix that a ServiceAccount cannot
 // have, sorted.
 func (s *Settings) UnknownOnServiceAccount(values map[string]string) []string {
-	return s.unknown(values, []string{Audience, Tokens, TokenExpirationSeconds, Adopted}, s.Providers...)
+	return s.unknown(values, []string{Audience, Tokens, TokenExpirationSeconds, Verify, Adopted}, s.Providers...)
 }
 
 // unknown lists the keys under the prefix that are neither among the known ones nor of
@@ -189,7 +191,7 @@ func (s *Settings) MaxAudienceBytes() int {
 // MaxServiceAccountBytes returns an upper bound for the annotations of a valid
 // ServiceAccount, keys and values together. Longer ones are invalid and not kept.
 func (s *Settings) MaxServiceAccountBytes() int {
-	size := len("86400") + len(strings.Join(s.TokenAlone(), ", ")) + len(Adopted)
+	size := len("86400") + len(VerifyWait) + len(strings.Join(s.TokenAlone(), ", ")) + len(Adopted)
 	for _, key := range s.ServiceAccountKeys() {
 		size += 2*len(key) + len("=12345678,") // the second one is in Adopted, with a fingerprint
 	}

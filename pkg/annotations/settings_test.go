@@ -59,7 +59,7 @@ func TestKeysDoNotChange(t *testing.T) {
 		"lanyard.dev/azure-client-id", "lanyard.dev/azure-tenant-id", "lanyard.dev/azure-token-path", "lanyard.dev/azure-audience",
 		"lanyard.dev/gcp-workload-identity-provider", "lanyard.dev/gcp-service-account", "lanyard.dev/gcp-project", "lanyard.dev/gcp-token-path", "lanyard.dev/gcp-audience",
 		"lanyard.dev/token-path",
-		"lanyard.dev/audience", "lanyard.dev/tokens", "lanyard.dev/token-expiration-seconds",
+		"lanyard.dev/audience", "lanyard.dev/tokens", "lanyard.dev/token-expiration-seconds", "lanyard.dev/verify",
 	}
 	if diff := cmp.Diff(serviceAccount, s.ServiceAccountKeys()); diff != "" {
 		t.Errorf("keys of a ServiceAccount (-want +got):\n%s", diff)

@@ -48,9 +48,13 @@ func Account(s *annotations.Settings, serviceAccount *annotations.Object) (*anno
 // names after admission.
 var longestGenerated = strings.Repeat("x", 63)
 
-// CheckSize checks that the identities of a ServiceAccount fit into a container: otherwise all
-// of its pods would be denied. The error is a *reason.Error.
-func CheckSize(s *annotations.Settings, serviceAccount *annotations.Object, account *annotations.ServiceAccount) error {
+// CheckWritten checks what matters only while a ServiceAccount is written: that its identities fit
+// into a container, because all of its pods would be denied otherwise, and that the cluster can
+// verify them. The error is a *reason.Error.
+func CheckWritten(s *annotations.Settings, serviceAccount *annotations.Object, account *annotations.ServiceAccount) error {
+	if err := s.CheckVerify(account); err != nil {
+		return invalid("serviceaccount", serviceAccount.Namespace+"/"+serviceAccount.Name, field.ErrorList{err})
+	}
 	for _, windows := range []bool{false, true} {
 		injection := provider.NewInjection(account.Identities, &provider.Subject{
 			Namespace: serviceAccount.Namespace, ServiceAccount: cmp.Or(serviceAccount.Name, longestGenerated), MountPath: s.TokenMountPath,

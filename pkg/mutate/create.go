@@ -43,12 +43,18 @@ func create(p *Pod, selection *annotations.Pod, injection *encodedInjection) (re
 		return result{}, err
 	}
 	m.findUnknownNames()
+	verified := false
 	for i := range m.pod.Containers {
-		// The API server denies a new pod with ephemeral containers.
-		if c := &m.pod.Containers[i]; c.Kind != pod.EphemeralContainers {
-			if err := m.plan(c); err != nil {
-				return result{}, err
-			}
+		c := &m.pod.Containers[i]
+		if c.Kind == pod.EphemeralContainers {
+			continue // the API server denies a new pod with them
+		}
+		findings := len(m.findings)
+		if err := m.plan(c); err != nil {
+			return result{}, err
+		}
+		if m.isVerifier(c) {
+			verified, m.findings = true, m.findings[:findings] // which are about the other containers
 		}
 	}
 	if len(m.changes.plans) == 0 {
@@ -62,6 +68,7 @@ func create(p *Pod, selection *annotations.Pod, injection *encodedInjection) (re
 	}
 	m.addMarks(missing)
 	m.changes.patch.Extend([]byte("/spec/volumes"), m.pod.VolumesText, m.missingVolumes(exists))
+	m.addVerifier(verified)
 	return m.result(), nil
 }
 

@@ -196,11 +196,12 @@ func (c *Choice) Prepare(serviceAccount *annotations.Object) (*Prepared, error) 
 	if len(identities) == 0 {
 		return nil, nil
 	}
-	injection := provider.NewInjection(identities, &provider.Subject{
+	injection := newInjection(provider.NewInjection(identities, &provider.Subject{
 		Namespace: serviceAccount.Namespace, ServiceAccount: serviceAccount.Name, MountPath: c.settings.TokenMountPath,
 		TokenExpirationSeconds: expiration, Windows: c.pod.read.Windows,
-	})
-	return &Prepared{annotations: serviceAccount.Annotations, account: account, identities: identities, injection: newInjection(injection)}, nil
+	}))
+	injection.verify, injection.verifyImage = account.Verify, c.settings.VerifyImage
+	return &Prepared{annotations: serviceAccount.Annotations, account: account, identities: identities, injection: injection}, nil
 }
 
 // Decide returns the decision. prepared is the result of Prepare. If it is nil, the

@@ -32,7 +32,7 @@ type Finding struct {
 
 // String returns the finding as an admission warning shows it.
 func (f Finding) String() string {
-	if f.Reason == reason.NoContainer {
+	if f.Reason == reason.NoContainer || f.Reason == reason.NotVerified { // about the whole pod
 		return fmt.Sprintf("%s: %s", f.Reason, f.Detail)
 	}
 	return fmt.Sprintf("%s: container %q: %s", f.Reason, f.Container, f.Detail)

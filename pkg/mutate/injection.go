@@ -35,6 +35,8 @@ type encodedInjection struct {
 	volumes [2]encodedVolume
 	// maxContainerBytes is the most that one container adds to a patch.
 	maxContainerBytes int
+	// verify is ServiceAccount.Verify, and verifyImage is Settings.VerifyImage.
+	verify, verifyImage string
 	// known are the names of the variables that providers set or warn of.
 	known map[string]struct{}
 }

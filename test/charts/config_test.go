@@ -222,3 +222,21 @@ func TestASettingOfTheChartIsNotInConfig(t *testing.T) {
 		}
 	}
 }
+
+func TestTheImageThatVerifiesIsTheWebhooksOrTheSetting(t *testing.T) {
+	t.Parallel()
+	for sentence, tt := range map[string]struct{ values, want string }{
+		"off":                      {"", ""},
+		"the image of the webhook": {"verifiedStart: {enabled: true}\nimage: {registry: registry.example, tag: v1}", "registry.example/lanyard-webhook:v1"},
+		"a mirror":                 {"verifiedStart: {enabled: true}\nconfig: {verify-image: 'mirror.example/lanyard:v1'}", "mirror.example/lanyard:v1"},
+		"the setting alone":        {"config: {verify-image: 'mirror.example/lanyard:v1'}", "mirror.example/lanyard:v1"},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			t.Parallel()
+			rendered := render(t, defaultInstall, parseValues(t, tt.values))
+			if got := loadOptions(t, rendered.objects, "").Injection.VerifyImage; got != tt.want {
+				t.Errorf("got %q, want %q", got, tt.want)
+			}
+		})
+	}
+}

@@ -121,6 +121,7 @@ var uses = map[string]struct{ with, value string }{
 	"webhook.objectSelector":                      {"", "webhook: {objectSelector: {matchLabels: {a: b}}}"},
 	"webhook.matchConditions":                     {"", "webhook: {matchConditions: [{name: a, expression: 'true'}]}"},
 	"webhook.reinvocationPolicy":                  {"", "webhook: {reinvocationPolicy: Never}"},
+	"verifiedStart.enabled":                       {"", "verifiedStart: {enabled: true}"},
 	"webhook.annotations":                         {"", "webhook: {annotations: {a: b}}"},
 	"webhook.port":                                {"", "webhook: {port: 10250}"},
 	"guard.enabled":                               {"", "guard: {enabled: false}"},

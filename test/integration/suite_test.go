@@ -8,6 +8,7 @@ package integration
 
 import (
 	"context"
+	"os"
 	"path/filepath"
 	"testing"
 
@@ -34,6 +35,7 @@ var cluster struct {
 	client     *kubernetes.Clientset
 	binary     string
 	kubeconfig string // of the webhook's own service account
+	config     string // the file of --config, which is empty unless a spec changes it
 	webhook    *webhook.Process
 }
 
@@ -66,8 +68,10 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	Expect(err).NotTo(HaveOccurred())
 	cluster.kubeconfig = filepath.Join(dir, "kubeconfig")
 	Expect(controlplane.WriteKubeconfig(cluster.kubeconfig, config)).To(Succeed())
+	cluster.config = filepath.Join(dir, "config.yaml")
+	Expect(os.WriteFile(cluster.config, nil, 0o600)).To(Succeed())
 	cluster.webhook, err = webhook.Start(ctx, webhook.Options{
-		Binary: cluster.binary, Kubeconfig: cluster.kubeconfig, Dir: dir, Args: []string{"-v=2"},
+		Binary: cluster.binary, Kubeconfig: cluster.kubeconfig, Dir: dir, Args: []string{"-v=2", "--config=" + cluster.config},
 	})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() error { return cluster.webhook.Stop() })

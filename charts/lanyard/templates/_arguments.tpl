@@ -14,6 +14,9 @@ SPDX-License-Identifier: Apache-2.0
 {{- if .Values.metrics.secure }}
 - --metrics-secure
 {{- end }}
+{{- if and .Values.verifiedStart.enabled (not (hasKey .Values.config "verify-image")) }}
+- {{ printf "--verify-image=%s" (include "lanyard.image" .) | quote }}
+{{- end }}
 - --log-format={{ .Values.logFormat }}
 - --v={{ .Values.logLevel }}
 {{- if include "lanyard.configMap" . }}

@@ -60,7 +60,7 @@ func NewCommand(args []string) *cobra.Command {
 		width = 0 // not a terminal: lines are not wrapped
 	}
 	cliflag.SetUsageAndHelpFunc(cmd, groups, width)
-	cmd.AddCommand(newCheckCommand(width))
+	cmd.AddCommand(newCheckCommand(width), newVerifyCommand(width))
 	return cmd
 }
 

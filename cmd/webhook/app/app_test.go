@@ -26,7 +26,7 @@ var flags = map[string][]string{
 		"tls-cert-file", "tls-cipher-suites", "tls-min-version", "tls-private-key-file", "webhook-configuration-name",
 	},
 	"Injection": {
-		"adopt", "default-allowed-identities", "excluded-namespaces", "token-expiration-seconds", "token-mount-path", "token-path-prefixes",
+		"adopt", "default-allowed-identities", "excluded-namespaces", "token-expiration-seconds", "token-mount-path", "token-path-prefixes", "verify-image",
 	},
 	"Providers": {
 		"aws-default-audience", "aws-default-region", "aws-default-role-arn", "aws-role-arn-prefix",

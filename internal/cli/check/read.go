@@ -29,6 +29,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
 	"github.com/lanyard-dev/lanyard/internal/cli/finding"
 	"github.com/lanyard-dev/lanyard/internal/cli/workload"
+	"github.com/lanyard-dev/lanyard/internal/exchange"
 	"github.com/lanyard-dev/lanyard/internal/probe"
 	"github.com/lanyard-dev/lanyard/pkg/mutate/injected"
 )
@@ -312,7 +313,7 @@ func (k *checkCommand) issuer(ctx context.Context) {
 
 // published reads the documents of an issuer.
 func (k *checkCommand) published(ctx context.Context, issuer string) (*cloud.Documents, error) {
-	client, err := cloud.NewClient(k.caFile)
+	client, err := exchange.NewClient(k.caFile)
 	if err != nil {
 		return nil, err
 	}
@@ -344,7 +345,7 @@ func (k *checkCommand) rights(ctx context.Context) []finding.Finding {
 
 // exchangeTokens adds a line for each token that was presented to its cloud.
 func (k *checkCommand) exchangeTokens(ctx context.Context) error {
-	client, err := cloud.NewClient(k.caFile)
+	client, err := exchange.NewClient(k.caFile)
 	if err != nil {
 		return err
 	}

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/lanyard-dev/lanyard/internal/cause"
+	"github.com/lanyard-dev/lanyard/internal/exchange"
 )
 
 // Repairs returns the names of all repairs.
@@ -24,7 +24,7 @@ func (t Trust) Repairs() []string {
 
 // RepairsOf returns the repairs of the causes of a provider.
 func RepairsOf(provider string) ([]string, error) {
-	all, err := cause.Parse(causesText)
+	all, err := exchange.Causes()
 	var names []string
 	for _, c := range all[provider] {
 		if c.Repair != "" {

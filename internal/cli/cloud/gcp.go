@@ -4,18 +4,11 @@
 package cloud
 
 import (
-	"cmp"
-	"context"
-	"encoding/json"
 	"fmt"
-	"net/http"
-	"net/url"
-	"strconv"
 	"strings"
-	"time"
 
+	"github.com/lanyard-dev/lanyard/internal/exchange"
 	"github.com/lanyard-dev/lanyard/internal/provider"
-	"github.com/lanyard-dev/lanyard/internal/token"
 )
 
 // maxGoogleSubject is the length of the longest subject in bytes.
@@ -48,7 +41,7 @@ func trustGCP(token *Token) (Trust, error) {
 
 // Principal returns the name of the subject in Google Cloud.
 func (t *Token) Principal() string {
-	return principal("//iam.googleapis.com/"+t.Values["workload-identity-provider"], t.Subject())
+	return exchange.Principal("//iam.googleapis.com/"+t.Values["workload-identity-provider"], t.Subject())
 }
 
 // Principals returns the names of all subjects in Google Cloud.
@@ -58,88 +51,4 @@ func (t *Token) Principals() []string {
 		all = append(all, one.Principal())
 	}
 	return all
-}
-
-// principal returns the name of a token's subject in Google Cloud. audience is the name
-// of the provider.
-func principal(audience, subject string) string {
-	pool, _, _ := strings.Cut(audience, "/providers/")
-	return "principal:" + pool + "/subject/" + subject
-}
-
-// cloudPlatform is the scope of all APIs of Google Cloud.
-const cloudPlatform = "https://www.googleapis.com/auth/cloud-platform"
-
-// externalAccount has fields of a credential file (AIP-4117).
-type externalAccount struct {
-	Audience         string `json:"audience"`
-	SubjectTokenType string `json:"subject_token_type"`
-	TokenURL         string `json:"token_url"`
-	ImpersonationURL string `json:"service_account_impersonation_url"`
-}
-
-// credentialFile reads the credential file of the pods.
-func (r *Request) credentialFile() (file externalAccount, err error) {
-	if err := json.Unmarshal([]byte(r.File), &file); err != nil {
-		return file, fmt.Errorf("credential file: %w", err)
-	}
-	return file, nil
-}
-
-// impersonated returns the service account of an impersonation URL.
-func impersonated(target string) string {
-	_, email, _ := strings.Cut(target, "/serviceAccounts/")
-	return strings.TrimSuffix(email, ":generateAccessToken")
-}
-
-// gcp exchanges the token for a federated token. If the credential file (AIP-4117) names
-// a service account, gcp exchanges the federated token for the service account's token.
-func (r *Request) gcp(ctx context.Context, client *http.Client) (*Answer, error) {
-	file, err := r.credentialFile()
-	if err != nil {
-		return nil, err
-	}
-	identity := "" // if the token cannot be read: Google has accepted it
-	if claims, err := token.Parse(r.Token); err == nil {
-		identity = principal(file.Audience, claims.Subject)
-	}
-	asked := time.Now()
-	var federated oauthResponse
-	answer, err := r.send(ctx, client, form("token exchange", file.TokenURL, url.Values{
-		"grant_type":           {"urn:ietf:params:oauth:grant-type:token-exchange"},
-		"requested_token_type": {"urn:ietf:params:oauth:token-type:access_token"},
-		"audience":             {file.Audience},
-		"scope":                {cloudPlatform},
-		"subject_token":        {r.Token},
-		"subject_token_type":   {file.SubjectTokenType},
-	}), func(body []byte) (reply, error) {
-		err := json.Unmarshal(body, &federated)
-		return federated.reply(identity, asked), err
-	})
-	if err != nil || !answer.Granted || file.ImpersonationURL == "" {
-		return answer, err
-	}
-	return r.impersonate(ctx, client, file.ImpersonationURL, federated.Credential)
-}
-
-// impersonate gets a credential of a service account with a federated one.
-func (r *Request) impersonate(ctx context.Context, client *http.Client, target, federated string) (*Answer, error) {
-	const request = `{"scope":["` + cloudPlatform + `"],"lifetime":"3600s"}`
-	return r.send(ctx, client, &call{"generateAccessToken", target, "application/json", federated, request}, func(body []byte) (reply, error) {
-		var response struct {
-			Credential string    `json:"accessToken"`
-			Expires    time.Time `json:"expireTime"`
-			Error      struct {
-				Code    int    `json:"code"`
-				Status  string `json:"status"`
-				Message string `json:"message"`
-			} `json:"error"`
-		}
-		err := json.Unmarshal(body, &response)
-		code := cmp.Or(response.Error.Status, strconv.Itoa(response.Error.Code))
-		if response.Error.Message == "" {
-			code = "" // not an error of this API
-		}
-		return reply{response.Credential != "", impersonated(target), response.Expires, code, response.Error.Message}, err
-	})
 }

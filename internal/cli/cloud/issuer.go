@@ -20,6 +20,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+
+	"github.com/lanyard-dev/lanyard/internal/exchange"
 )
 
 const (
@@ -145,7 +147,7 @@ func get(ctx context.Context, client *http.Client, address string) ([]byte, vers
 	if err != nil {
 		return nil, version{}, err
 	}
-	status, header, body, err := read(client, request, maxBytes)
+	status, header, body, err := exchange.Read(client, request, maxBytes)
 	if _, noResponse := errors.AsType[*url.Error](err); noResponse {
 		return nil, version{}, unreadableError{err}
 	}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
+	"github.com/lanyard-dev/lanyard/internal/exchange"
 	"github.com/lanyard-dev/lanyard/internal/token"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
@@ -88,8 +89,8 @@ func SigningKey(ctx context.Context, c *command.CLI, client kubernetes.Interface
 	if err != nil {
 		return "", err
 	}
-	r := Request{Namespace: namespace, ServiceAccount: cluster.DefaultServiceAccount, Audience: "lanyard-verify", ExpirationSeconds: annotations.MinTokenExpirationSeconds}
-	if err := r.requestToken(ctx, client); err != nil {
+	r := exchange.Request{Namespace: namespace, ServiceAccount: cluster.DefaultServiceAccount, Audience: "lanyard-verify", ExpirationSeconds: annotations.MinTokenExpirationSeconds}
+	if err := requestToken(ctx, client, &r); err != nil {
 		return "", err
 	}
 	claims, err := token.Parse(r.Token)
@@ -154,7 +155,7 @@ func (k *trustIssuerCommand) publish(ctx context.Context, own *Documents) error 
 
 // published reads the published documents. It returns nil if nothing is published.
 func (k *trustIssuerCommand) published(ctx context.Context, at string) (*Documents, error) {
-	client, err := NewClient(k.caFile)
+	client, err := exchange.NewClient(k.caFile)
 	if err != nil {
 		return nil, err
 	}

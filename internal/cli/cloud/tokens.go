@@ -23,6 +23,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
 	"github.com/lanyard-dev/lanyard/internal/cli/workload"
+	"github.com/lanyard-dev/lanyard/internal/exchange"
 	"github.com/lanyard-dev/lanyard/internal/probe"
 	"github.com/lanyard-dev/lanyard/internal/token"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
@@ -138,7 +139,7 @@ func (x *Target) exchange(ctx context.Context, namespace, serviceAccount *metav1
 		return []probe.Line{probe.DoesNotApply("%s: its pods get no token", who)}, ""
 	}
 	for _, name := range pod.Providers {
-		cloud, exchanges := apis()[name]
+		cloud, exchanges := exchange.Clouds()[name]
 		if !exchanges {
 			lines = append(lines, probe.DoesNotApply("%s: lanyard cannot exchange tokens for %s", who, name))
 			continue
@@ -147,24 +148,24 @@ func (x *Target) exchange(ctx context.Context, namespace, serviceAccount *metav1
 		switch {
 		case err != nil:
 			lines = append(lines, unknown("the identity of "+who, err))
-		case cloud.identity != "" && r.Variables[cloud.identity] == "":
-			lines = append(lines, probe.DoesNotApply("%s: its pods get a token for %s, but no identity", who, cloud.title))
+		case cloud.Identity != "" && r.Variables[cloud.Identity] == "":
+			lines = append(lines, probe.DoesNotApply("%s: its pods get a token for %s, but no identity", who, cloud.Title))
 		default:
-			lines = append(lines, x.present(ctx, r, who, cloud.title)...)
-			inPod = cmp.Or(inPod, r.commands(outputShell, partPod))
+			lines = append(lines, x.present(ctx, r, who, cloud.Title)...)
+			inPod = cmp.Or(inPod, commands(r, outputShell, partPod))
 		}
 	}
 	return lines, inPod
 }
 
 // present presents a new token, for each identity of the Request.
-func (x *Target) present(ctx context.Context, r *Request, who, title string) []probe.Line {
-	if err := r.requestToken(ctx, x.client); err != nil {
+func (x *Target) present(ctx context.Context, r *exchange.Request, who, title string) []probe.Line {
+	if err := requestToken(ctx, x.client, r); err != nil {
 		return []probe.Line{unknown("a token of "+who, err)}
 	}
 	r.Endpoint = x.Endpoint
 	var lines []probe.Line
-	for _, one := range r.identities() {
+	for _, one := range r.Identities() {
 		subject := who + ": " + title
 		if one.Profile != "" {
 			subject += ", profile " + one.Profile
@@ -179,7 +180,7 @@ func (x *Target) present(ctx context.Context, r *Request, who, title string) []p
 	return lines
 }
 
-func lineOf(subject string, a *Answer, err error) probe.Line {
+func lineOf(subject string, a *exchange.Answer, err error) probe.Line {
 	switch {
 	case err != nil:
 		return unknown(subject, err)
@@ -271,7 +272,7 @@ func (r *reader) pod(ctx context.Context, namespace, serviceAccount *metav1.Obje
 	return injected.Read(answer.Pod.Object, r.settings)
 }
 
-func (r *Request) requestToken(ctx context.Context, client kubernetes.Interface) error {
+func requestToken(ctx context.Context, client kubernetes.Interface, r *exchange.Request) error {
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: []string{r.Audience}, ExpirationSeconds: &r.ExpirationSeconds}}
 	response, err := client.CoreV1().ServiceAccounts(r.Namespace).CreateToken(ctx, r.ServiceAccount, request, metav1.CreateOptions{})
 	if err != nil {
@@ -325,7 +326,7 @@ type tokenResult struct {
 	Claims         *token.Claims `json:"claims"`
 	// Exchange has the cloud's response for each identity: of the ServiceAccount, and of its
 	// profiles.
-	Exchange []*Answer `json:"exchange,omitempty"`
+	Exchange []*exchange.Answer `json:"exchange,omitempty"`
 	// InPod is the command that exchanges the token in a pod.
 	InPod string `json:"inPod,omitempty"`
 }
@@ -352,7 +353,7 @@ func (k *tokenCommand) run(ctx context.Context, args []string) error {
 	if k.duration != 0 {
 		r.ExpirationSeconds = int64(k.duration.Seconds())
 	}
-	if err := r.requestToken(ctx, read.client); err != nil {
+	if err := requestToken(ctx, read.client, r); err != nil {
 		return err
 	}
 	if k.raw {
@@ -367,15 +368,15 @@ func (k *tokenCommand) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	denied := slices.ContainsFunc(result.Exchange, func(a *Answer) bool { return !a.Granted })
+	denied := slices.ContainsFunc(result.Exchange, func(a *exchange.Answer) bool { return !a.Granted })
 	return command.FoundIf(denied, k.Write(k.CLI, result))
 }
 
 // request returns the Request for the receiver: of the ServiceAccount's pods, or only with an
 // audience.
-func (k *tokenCommand) request(ctx context.Context, read *reader, namespace, name string) (*Request, error) {
+func (k *tokenCommand) request(ctx context.Context, read *reader, namespace, name string) (*exchange.Request, error) {
 	if !slices.ContainsFunc(read.settings.Providers, func(d *annotations.Provider) bool { return d.Name == k.receiver && !d.Plain() }) {
-		return &Request{Namespace: namespace, ServiceAccount: name, Audience: k.receiver, ExpirationSeconds: read.settings.TokenExpirationSeconds}, nil
+		return &exchange.Request{Namespace: namespace, ServiceAccount: name, Audience: k.receiver, ExpirationSeconds: read.settings.TokenExpirationSeconds}, nil
 	}
 	serviceAccount, err := read.serviceAccount(ctx, namespace, name)
 	if err != nil {
@@ -393,14 +394,14 @@ func (k *tokenCommand) request(ctx context.Context, read *reader, namespace, nam
 
 // present adds the responses of the cloud to the result. Profiles that are assumed with
 // the credentials of another profile are left out.
-func (k *tokenCommand) present(ctx context.Context, r *Request, result *tokenResult) error {
-	client, err := NewClient(k.caFile)
+func (k *tokenCommand) present(ctx context.Context, r *exchange.Request, result *tokenResult) error {
+	client, err := exchange.NewClient(k.caFile)
 	if err != nil {
 		return err
 	}
 	defer k.Progress("waiting for the cloud")()
 	r.Endpoint, r.Scope = k.endpoint, k.scope
-	for _, one := range r.identities() {
+	for _, one := range r.Identities() {
 		if one.Source != "" {
 			continue
 		}
@@ -410,7 +411,7 @@ func (k *tokenCommand) present(ctx context.Context, r *Request, result *tokenRes
 		}
 		result.Exchange = append(result.Exchange, answer)
 	}
-	result.InPod = r.commands(outputShell, partPod)
+	result.InPod = commands(r, outputShell, partPod)
 	return nil
 }
 
@@ -426,7 +427,7 @@ func (r *tokenResult) Print(p *command.Page) {
 		{"expires", c.Expires.Format(time.RFC3339) + ", after " + c.Expires.Sub(c.IssuedAt).String()},
 	})
 	for _, a := range r.Exchange {
-		a.print(p)
+		printAnswer(p, a)
 	}
 	if len(r.Exchange) > 0 {
 		p.Line("")
@@ -438,7 +439,7 @@ func (r *tokenResult) Print(p *command.Page) {
 	}
 }
 
-func (a *Answer) print(p *command.Page) {
+func printAnswer(p *command.Page, a *exchange.Answer) {
 	p.Line("")
 	title := a.Operation + " at " + a.URL
 	if a.Profile != "" {

@@ -4,12 +4,11 @@
 // Package cloud has the commands that deal with the clouds: trust and token.
 //
 //	aws, azure, gcp  one cloud each: the .go file checks the values of its trust
-//	                 configuration and presents a token to it; the .tmpl file has the
-//	                 configuration as JSON, as commands and as Terraform resources
+//	                 configuration; the .tmpl file has the configuration as JSON, as
+//	                 commands and as Terraform resources
 //	trust.go         is common to the trust configurations, and has the configuration of a
 //	                 custom provider, from its file
-//	exchange.go      is common to the exchanges; no function returns a credential. It explains
-//	                 the errors of the clouds, with the causes in causes.yaml
+//	exchange.go      presents a token with package exchange, and adds the repair of a denial
 //	tokens.go        reads the tokens of the pods of ServiceAccounts, and exchanges them
 //	issuer.go        reads the documents of an issuer, and compares the published keys with the
 //	                 cluster's

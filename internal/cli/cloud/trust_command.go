@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
+	"github.com/lanyard-dev/lanyard/internal/exchange"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
@@ -107,7 +108,7 @@ func newCloudCommand(c *command.CLI, name string) *trustCommand {
 		return k.run(cmd.Context(), args)
 	})
 	k.cmd.ValidArgsFunction = c.CompleteServiceAccounts()
-	k.addFlags(apis()[name].title, outputShell, outputTerraform)
+	k.addFlags(exchange.Clouds()[name].Title, outputShell, outputTerraform)
 	command.AddChoice(k.cmd, &k.part, "part", "Part of the shell's or Terraform's output", partAll, partCluster, partServiceAccount)
 	return k
 }

@@ -232,6 +232,7 @@ func Explain(in *Input) *Explanation {
 		e.Live = in.live(&e.New)
 		e.Live.About = "this pod"
 		e.Findings = append(e.Findings, e.Live.Finding)
+		e.Findings = append(e.Findings, in.verification()...)
 	}
 	e.Findings = append(e.Findings, in.secrets()...)
 	e.Findings = append(e.Findings, in.Missing...)

@@ -233,7 +233,7 @@ func TestAnAccountWhoseAnnotationsWereNotKeptHasNoPods(t *testing.T) {
 	if diff := cmp.Diff(summary{Reason: reason.InvalidAnnotation, Code: 400}, summaryOf(response)); diff != "" {
 		t.Fatalf("decision (-want +got):\n%s", diff)
 	}
-	want := `lanyard: invalid_annotation: serviceaccount "team/app": metadata.annotations: Invalid value: "200000 bytes under lanyard.dev/": must have at most 10343 bytes`
+	want := `lanyard: invalid_annotation: serviceaccount "team/app": metadata.annotations: Invalid value: "200000 bytes under lanyard.dev/": must have at most 10393 bytes`
 	if response.Message != want {
 		t.Errorf("message:\n got %s\nwant %s", response.Message, want)
 	}

@@ -171,6 +171,7 @@ func TestAnAccountWithAMistakeIsRefusedUnlessTheMistakeIsOld(t *testing.T) {
 	t.Parallel()
 	bad := strings.Replace(withRole, role, "not-an-arn", 1)
 	worse := strings.Replace(withRole, role, "not-an-arn-either", 1)
+	verified := strings.Replace(withRole, `{"lan`, `{"lanyard.dev/verify":"wait","lan`, 1)
 	misspelled := strings.Replace(withRole, "aws-role-arn", "aws-rolearn", 1)
 	const finalizer = `,"finalizers":["example.com/f"]`
 	const deleted = `,"deletionTimestamp":"2030-01-01T00:00:00Z"`
@@ -180,6 +181,7 @@ func TestAnAccountWithAMistakeIsRefusedUnlessTheMistakeIsOld(t *testing.T) {
 	tests := map[string]struct {
 		account, old string
 		allowed      string // the namespace's allowed-identities; none where empty
+		image        string // that verifies
 		down         bool
 		want         summary
 		says         []string // in the message or the warning
@@ -188,6 +190,9 @@ func TestAnAccountWithAMistakeIsRefusedUnlessTheMistakeIsOld(t *testing.T) {
 		"one without annotations":                 {account: named, want: valid},
 		"one of another's":                        {account: named + `,"annotations":{"eks.amazonaws.com/role-arn":"x"}`, want: valid},
 		"a malformed value":                       {account: bad, want: invalid, says: []string{`serviceaccount "team/app"`, "lanyard.dev/aws-role-arn", `"not-an-arn"`}},
+		"verify without an image":                 {account: verified, old: withRole, want: invalid, says: []string{`metadata.annotations[lanyard.dev/verify]: Forbidden: has value "wait", but the cluster has no image`, "set verifiedStart.enabled in the chart, or --verify-image"}},
+		"verify without an image any more":        {account: verified + "," + plainText, old: verified, want: warned(reason.InvalidAnnotation), says: []string{"the cluster has no image that verifies"}},
+		"verify with an image":                    {account: verified, image: "image:1", want: valid},
 		"a misspelled key":                        {account: misspelled, want: invalid, says: []string{"lanyard.dev/aws-rolearn", "lanyard.dev/aws-role-arn"}},
 		"an identity that the policy allows":      {account: withRole, allowed: "arn:aws:iam::111122223333:role/*", want: valid},
 		"an identity outside of the policy":       {account: withRole, allowed: "arn:aws:iam::*:role/other", want: forbidden, says: []string{"team/app", role, "lanyard.dev/allowed-identities", "role/other"}},
@@ -209,6 +214,11 @@ func TestAnAccountWithAMistakeIsRefusedUnlessTheMistakeIsOld(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			pods, _ := newPods(t, nil)
+			if test.image != "" {
+				with := *pods.Settings
+				with.VerifyImage = test.image
+				pods.Settings = &with
+			}
 			if test.allowed != "" {
 				pods.Namespaces = objects{"/team": {"lanyard.dev/allowed-identities": test.allowed}}
 			}

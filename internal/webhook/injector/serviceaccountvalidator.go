@@ -97,7 +97,7 @@ func (v *ServiceAccountValidator) check(namespace string, object *ServiceAccount
 	if err != nil || identity == nil {
 		return nil, err
 	}
-	if err := mutate.CheckSize(v.Settings, &account, identity); err != nil {
+	if err := mutate.CheckWritten(v.Settings, &account, identity); err != nil {
 		return nil, err
 	}
 	policy, err := lookup()

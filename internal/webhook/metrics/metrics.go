@@ -44,7 +44,7 @@ var serviceAccountsDesc = prometheus.NewDesc("lanyard_serviceaccounts",
 // findings are the reasons of findings.
 var findings = []reason.Reason{
 	reason.ContainerNotFound, reason.ContainerNotSelected, reason.EnvironmentIncomplete, reason.EnvironmentShadowed, reason.EnvironmentTaken,
-	reason.MountPathTaken, reason.NoContainer, reason.PodNameUnusable, reason.VolumeMissing, reason.VolumeNameTaken,
+	reason.MountPathTaken, reason.NoContainer, reason.NotVerified, reason.PodNameUnusable, reason.VolumeMissing, reason.VolumeNameTaken,
 }
 
 // New registers the metrics. It fails if one of them is already registered.

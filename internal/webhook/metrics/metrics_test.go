@@ -136,6 +136,7 @@ func TestScrapedMetrics(t *testing.T) {
 				lanyard_findings_total{reason="environment_taken"} 0
 				lanyard_findings_total{reason="mount_path_taken"} 0
 				lanyard_findings_total{reason="no_container"} 0
+				lanyard_findings_total{reason="not_verified"} 0
 				lanyard_findings_total{reason="pod_name_unusable"} 0
 				lanyard_findings_total{reason="volume_missing"} 0
 				lanyard_findings_total{reason="volume_name_taken"} 0`,

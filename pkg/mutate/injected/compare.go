@@ -248,7 +248,8 @@ func (c *comparison) decide(text, old []byte) (*mutate.Decision, error) {
 // ephemeral container that was not injected does not either: a new pod has none.
 func same(running, fresh *Pod, s *annotations.Settings) bool {
 	if !slices.Equal(running.Providers, fresh.Providers) || !maps.Equal(running.Files, fresh.Files) ||
-		!slices.EqualFunc(running.Tokens, fresh.Tokens, sameToken) || !sameCopies(running.copies, fresh.copies) {
+		!slices.EqualFunc(running.Tokens, fresh.Tokens, sameToken) || !sameCopies(running.copies, fresh.copies) ||
+		!sameVerifier(running.verifier(), fresh.verifier()) {
 		return false
 	}
 	for c, other := range running.pairs(fresh) {
@@ -281,6 +282,14 @@ func (p *Pod) container(c *Container) *Container {
 		return nil
 	}
 	return &p.Containers[at]
+}
+
+// sameVerifier compares how two pods verify their credentials. The image may be of another version.
+func sameVerifier(a, b *Container) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return bytes.Equal(a.read.ArgsText, b.read.ArgsText)
 }
 
 // sameToken compares two tokens. The volumes may have different names.

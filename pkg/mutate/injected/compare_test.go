@@ -25,7 +25,7 @@ const (
 
 func newSettings(t testing.TB) *annotations.Settings {
 	t.Helper()
-	s, err := settings.Load(nil, nil)
+	s, err := settings.Load([]byte("verify-image: image:1"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,6 +103,7 @@ const (
 
 var (
 	aws       = map[string]string{"aws-role-arn": role, "aws-region": "eu-central-1"}
+	verified  = map[string]string{"aws-role-arn": role, "verify": "wait"}
 	otherRole = map[string]string{"aws-role-arn": role + "2"}
 	azure     = map[string]string{"azure-client-id": clientID, "azure-tenant-id": "contoso.example"}
 	tokens    = map[string]string{"tokens": "aws"}
@@ -159,6 +160,12 @@ func TestARunningPodIsComparedWithANewOne(t *testing.T) {
 		"an identity instead of a token":            {plain, tokens, map[string]string{"tokens": "", "aws-role-arn": role}, injected.Stale, "-"},
 		"a token instead of an identity":            {plain, otherRole, map[string]string{"tokens": "aws", "aws-role-arn": ""}, injected.Stale, "-"},
 		"no identity any more":                      {plain, aws, map[string]string{"aws-role-arn": "", "aws-region": ""}, injected.Stale, ""},
+		"a verified start":                          {plain, aws, map[string]string{"verify": "wait"}, injected.Stale, "-"},
+		"a verified start no more":                  {plain, verified, map[string]string{"verify": ""}, injected.Stale, "-"},
+		"a verified start that only warns":          {plain, verified, map[string]string{"verify": "warn"}, injected.Stale, "-"},
+		"a verified start as before":                {plain, verified, nil, injected.Current, ""},
+		"a verified start, and other containers":    {with("", `,"initContainers":[{"name":"init","args":["verify"]}]`, ""), verified, nil, injected.Current, ""},
+		"a verified start of the pod's own":         {with("", `,"initContainers":[{"name":"lanyard-verify","args":["verify"],"env":[{"name":"HTTPS_PROXY","value":"x"}]}]`, ""), verified, nil, injected.Current, ""},
 		"no identity, before and after":             {plain, nil, nil, injected.None, ""},
 		"an identity for the first time":            {plain, nil, aws, injected.Without, ""},
 		"a mistake in the annotations":              {plain, aws, map[string]string{"aws-region": "?"}, injected.Unknown, ""},
@@ -334,5 +341,34 @@ func TestAPodThatExceedsTheLimitsIsReadBack(t *testing.T) {
 	}
 	if got, err := injected.Compare(newSettings(t), account(), nil, []byte(pod), true); err != nil || got.State != injected.None {
 		t.Errorf("without an identity: got %s and error %v, want %s", got.State, err, injected.None)
+	}
+}
+
+// An upgrade of Lanyard must not make all pods stale, and the container of an author stays.
+func TestTheContainerThatVerifies(t *testing.T) {
+	t.Parallel()
+	s := newSettings(t)
+	pod, _ := inject(t, s, account(verified), plain, "")
+	newer := newSettings(t)
+	newer.VerifyImage = "image:2"
+	if got := compare(t, newer, account(verified), pod, false); got != injected.Current {
+		t.Errorf("with another image: got %s, want %s: %s", got, injected.Current, pod)
+	}
+	newer.VerifyImage = ""
+	if got := compare(t, newer, account(verified), pod, false); got != injected.Stale {
+		t.Errorf("without an image: got %s, want %s: %s", got, injected.Stale, pod)
+	}
+	own := with("", `,"initContainers":[{"name":"lanyard-verify","env":[{"name":"HTTPS_PROXY","value":"x"}]}]`, "")
+	for _, original := range []string{plain, own} {
+		pod, _ := inject(t, s, account(verified), original, "")
+		object := decode(t, []byte(pod))
+		if err := injected.Remove(object, s, true); err != nil {
+			t.Fatal(err)
+		}
+		spec, _ := object["spec"].(map[string]any)
+		list, _ := spec["initContainers"].([]any)
+		if kept := original == own; len(list) == 1 != kept {
+			t.Errorf("got init containers %v after the removal from %s", list, pod)
+		}
 	}
 }

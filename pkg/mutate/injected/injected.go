@@ -326,6 +326,20 @@ func (p *Pod) removeOwn(object map[string]any, s *annotations.Settings, unchange
 	}
 	spec, _ := object["spec"].(map[string]any)
 	p.removeInjected(spec, func(v *Variable) bool { return unchanged && v.ambiguous }, func(v *pod.Volume) bool { return p.isOwn(v, s) })
+	if c := p.verifier(); c != nil && c.isAdded() {
+		remove(spec, string(c.read.Kind), []int{c.read.Index})
+	}
+}
+
+// verifier returns the container that verifies the credentials of the pod, or nil if there is none.
+func (p *Pod) verifier() *Container {
+	return p.container(&Container{Name: mutate.VerifyContainer, Kind: Init})
+}
+
+// isAdded reports whether Lanyard added the whole container: it has nothing of the pod's author.
+func (c *Container) isAdded() bool {
+	return c.TakesPart && !slices.ContainsFunc(c.Variables, func(v Variable) bool { return !v.Injected }) &&
+		!slices.ContainsFunc(c.mounts, func(m mount) bool { return !m.injected })
 }
 
 // removeInjected removes the injected mounts and variables, except the container's own variables,

@@ -21,7 +21,7 @@ import (
 // identities are the annotations of random ServiceAccounts: each has some of them.
 var identities = []map[string]string{
 	aws, azure, google, tokens, podName,
-	{"audience": "neutral"},
+	{"audience": "neutral"}, {"aws-role-arn": role, "verify": "wait"},
 	{"aws-role-arn": role, "aws-role-arn.audit": role + "-audit", "aws-role-arn.backup": role + "-backup", "aws-source-profile.backup": "audit"},
 	{"aws-role-arn": role, "aws-token-path": "/var/run/secrets/eks.amazonaws.com/serviceaccount/token"},
 	{"azure-client-id": clientID, "azure-tenant-id": "contoso.example", "azure-token-path": "/var/run/secrets/azure/tokens/azure-identity-token"},
@@ -33,7 +33,7 @@ var edits = []map[string]string{
 	{"aws-role-arn.audit": role + "-other"}, {"aws-role-arn.audit": ""}, {"aws-role-arn.new": role + "-new"}, {"aws-audience": "other"}, {"aws-token-path": "/var/run/secrets/b/token"}, {"aws-token-path": ""},
 	{"azure-client-id": "00000000-0000-0000-0000-000000000002"}, {"azure-tenant-id": "other.example"}, {"azure-client-id": "", "azure-tenant-id": "", "azure-token-path": ""},
 	{"gcp-service-account": ""}, {"gcp-project": "my-project-456"}, {"gcp-workload-identity-provider": "", "gcp-service-account": ""},
-	{"audience": "other"}, {"audience": ""}, {"token-expiration-seconds": "7200"}, {"tokens": ""}, aws, azure, google,
+	{"audience": "other"}, {"audience": ""}, {"token-expiration-seconds": "7200"}, {"tokens": ""}, {"verify": "wait"}, {"verify": "warn"}, {"verify": ""}, aws, azure, google,
 }
 
 // editsPerSample is the number of changes that are tried with one random pod.

@@ -87,6 +87,9 @@ const (
 	// PodNameUnusable: the name of the pod cannot be the value of a variable that the
 	// ServiceAccount asks for, so the variable has its default.
 	PodNameUnusable Reason = "pod_name_unusable"
+	// NotVerified: the ServiceAccount of the pod has the annotation verify, but the pod does
+	// not get the container that verifies.
+	NotVerified Reason = "not_verified"
 	// ContainerNotSelected: the pod's annotation containers or skip-containers
 	// leaves it out.
 	ContainerNotSelected Reason = "container_not_selected"
@@ -106,7 +109,7 @@ func All() []Reason {
 		ServiceAccountNotFound, LookupFailed, Overloaded, InvalidReview, InternalError,
 		Labeled, Mapped, Adopted, Valid,
 		MountPathTaken, EnvironmentTaken, EnvironmentShadowed, EnvironmentIncomplete, PodNameUnusable,
-		ContainerNotSelected, ContainerNotFound, VolumeMissing,
+		NotVerified, ContainerNotSelected, ContainerNotFound, VolumeMissing,
 	}
 }
 

@@ -59,7 +59,7 @@ func TestReasonsKeepTheirWords(t *testing.T) {
 	want := []reason.Reason{
 		"adopted", "already_injected", "container_not_found", "container_not_selected", "environment_incomplete", "environment_shadowed", "environment_taken",
 		"foreign_injection", "identity_not_allowed", "identity_required", "injected", "internal_error", "invalid_annotation", "invalid_mount_path",
-		"invalid_review", "labeled", "lookup_failed", "mapped", "mirror_pod", "mount_path_taken", "no_container", "no_identity", "opted_out",
+		"invalid_review", "labeled", "lookup_failed", "mapped", "mirror_pod", "mount_path_taken", "no_container", "no_identity", "not_verified", "opted_out",
 		"overloaded", "pod_name_unusable", "serviceaccount_not_found", "too_large", "valid", "volume_missing", "volume_name_taken",
 	}
 	got := reason.All()

@@ -45,6 +45,10 @@ var (
 		"token-path":               {pathOfCopy},
 		"tokens":                   {{"`aws`, `azure`, or both", "The pods get tokens, but no role and no client ID: for programs that bring their own."}},
 		"token-expiration-seconds": {{"600 to 86400", "The lifetime of the tokens. At least 3600 for Azure."}},
+		"verify": {
+			{"`wait`", "The pods start when [the clouds accept their tokens](../verify.md)."},
+			{"`warn`", "As `wait`, but they start after two minutes in any case."},
+		},
 	}
 	onPod = map[string][]meaning{
 		"inject": {{"`\"false\"`", "The pod is not injected. Also works as a label."},

@@ -31,6 +31,7 @@ func unavailable() (string, error) {
 			}
 		}
 	}
+	t.row("annotation "+code(annotations.Verify), denied)
 	const printed = "`lanyard policies` exits with code 1"
 	t.row("setting "+code("adopt"), printed)
 	t.row("setting "+code("identities"), printed)

@@ -42,6 +42,7 @@ var ofObjects = map[string]explanation{
 
 var ofContainers = map[string]explanation{
 	string(reason.EnvironmentIncomplete): {"yes", "The ServiceAccount asks for a token alone (`lanyard.dev/tokens: aws`), and the container does not set the variable with the identity, `AWS_ROLE_ARN`. It gets the token in its volume, but no variables: SDKs fail with the token's variable alone.", "Set the variable, unless the program reads the token by itself."},
+	string(reason.NotVerified):           {"yes", "The ServiceAccount has the annotation `verify`, but the pod does not get the container that verifies: the cluster has no image for it, or the pod is for Windows.", "See [verified start](../verify.md)."},
 	string(reason.PodNameUnusable):       {"yes", "The name of the pod has one character, or more than 64, and cannot be the AWS session name. The session has the default name.", "Use a shorter name."},
 	string(reason.ContainerNotSelected):  {"no", "`lanyard.dev/containers` or `lanyard.dev/skip-containers` leaves it out, or an [adopted](../migrate/adoption.md#both-webhooks-at-once) webhook writes it.", ""},
 	string(reason.ContainerNotFound):     {"yes", "One of these annotations names a container that the pod does not have. The message has the nearest name.", "Correct it, unless another webhook adds that container."},

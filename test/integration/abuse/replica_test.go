@@ -24,6 +24,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/test/integration/abuse"
 	"github.com/lanyard-dev/lanyard/test/support/controlplane"
+	"github.com/lanyard-dev/lanyard/test/support/memlimit"
 	"github.com/lanyard-dev/lanyard/test/support/podstream"
 	"github.com/lanyard-dev/lanyard/test/support/webhook"
 )
@@ -46,7 +47,7 @@ var dryRun = metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
 type replica struct {
 	*webhook.Process
 	client kubernetes.Interface
-	limit  *limit
+	limit  *memlimit.Limit
 	target abuse.Target
 }
 
@@ -71,7 +72,7 @@ func startReplica(ctx context.Context, c *cluster, user *rest.Config, args ...st
 	GinkgoHelper()
 	r := &replica{client: c.client, target: abuse.Target{From: attackerAddress}}
 	var err error
-	r.limit, err = newLimit(c.limit)
+	r.limit, err = memlimit.New(c.limit)
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(r.limit.Remove)
 	dir := GinkgoT().TempDir()
@@ -184,7 +185,7 @@ func (r *replica) expectAlive() {
 	Expect(kills).To(BeZero(), "killed because of its memory")
 	peak, err := r.limit.Peak(r.PID())
 	Expect(err).NotTo(HaveOccurred())
-	Expect(peak).To(BeNumerically("<=", r.limit.bytes), "the most memory in bytes")
+	Expect(peak).To(BeNumerically("<=", r.limit.Bytes), "the most memory in bytes")
 }
 
 // report adds the figures to the spec's report.

@@ -21,7 +21,7 @@ func (p *Pod) ReadLists() error {
 	err := r.list("volumes", p.VolumesText, r.volume)
 	slices.SortFunc(p.readOnly, bytes.Compare)
 	if p.tooManyContainers {
-		err = fmt.Errorf("%w: it has more than %d containers", ErrTooLarge, maxContainers)
+		err = fmt.Errorf("%w: it has more than %d containers", ErrTooLarge, MaxContainers)
 	}
 	for i := range p.Containers {
 		if err == nil {

@@ -13,6 +13,7 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/lanyard-dev/lanyard/internal/jsonscan"
 	"github.com/lanyard-dev/lanyard/internal/texts"
 )
 
@@ -34,8 +35,12 @@ type Pod struct {
 	Windows bool
 	// Containers are the containers of all kinds, without their lists.
 	Containers []Container
+	// HasInitContainers reports whether there is a list of init containers to add to.
+	HasInitContainers bool
 	// VolumesText is the JSON of the list of volumes; nil if it is absent or null.
 	VolumesText []byte
+	// securityText is the JSON of the security context; nil if it is absent or null.
+	securityText []byte
 
 	// ReadLists reads the rest, and the lists of the containers.
 
@@ -70,6 +75,8 @@ type Container struct {
 	// EnvText and MountsText are the JSON of lists; nil if they are absent or null.
 	EnvText, MountsText []byte
 	devicesText         []byte
+	// ArgsText is the JSON of the arguments. Only ReadAll reads it.
+	ArgsText []byte
 
 	// ReadLists reads the rest.
 
@@ -122,6 +129,18 @@ type Source struct {
 	ExpirationSeconds int64
 	// FieldPath is the field of the pod that is the content of a file.
 	FieldPath []byte
+}
+
+// RunsAsRoot reports whether the user of the pod, which is that of containers without their own, is
+// root.
+func (p *Pod) RunsAsRoot() bool {
+	if p.securityText == nil {
+		return false
+	}
+	user := int64(-1)
+	r := reader{Scanner: jsonscan.New(p.securityText), pod: p}
+	err := r.member("runAsUser", func() error { return r.integer(&user) })
+	return err == nil && user == 0
 }
 
 // Variable returns the container's variable of this name. If there are several, the kubelet uses

@@ -17,7 +17,8 @@ import (
 // Limits of Read. The API server stores objects of up to 1.5 MiB, but sends larger ones to
 // webhooks. A pod of very many tiny containers must not fill the memory of the webhook.
 const (
-	maxContainers = 512   // of all kinds together
+	// MaxContainers counts the containers of all kinds.
+	MaxContainers = 512
 	maxElements   = 32768 // of all lists together
 	// maxAnnotations is larger than the number of known keys.
 	maxAnnotations = 32
@@ -249,7 +250,10 @@ func (r *reader) spec(key []byte) (err error) {
 		return r.windows(osLabel, betaOSLabel)
 	case "volumes":
 		return r.text(&r.pod.VolumesText)
+	case "securityContext":
+		return r.text(&r.pod.securityText)
 	case string(InitContainers):
+		r.pod.HasInitContainers = r.Kind() == jsonscan.Array
 		return r.containers(InitContainers)
 	case string(Containers):
 		return r.containers(Containers)
@@ -286,7 +290,7 @@ func (r *reader) windows(members ...string) error {
 
 func (r *reader) containers(k Kind) error {
 	return r.Array(func(index int) error {
-		if r.pod.limited && len(r.pod.Containers) == maxContainers {
+		if r.pod.limited && len(r.pod.Containers) == MaxContainers {
 			r.pod.tooManyContainers = true
 			return nil
 		}
@@ -307,6 +311,10 @@ func (r *reader) containerMember(key []byte) error {
 		return r.text(&c.MountsText)
 	case "volumeDevices":
 		return r.text(&c.devicesText)
+	case "args":
+		if !r.pod.limited {
+			return r.text(&c.ArgsText)
+		}
 	}
 	return nil
 }

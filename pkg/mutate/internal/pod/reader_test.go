@@ -116,7 +116,7 @@ func TestReadAllReadsWhatReadingBackNeeds(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := &pod.Pod{
-		Name: b("a"), GenerateName: b("b"), HasMetadata: true, HasAnnotations: true, HasLabels: true, Windows: true,
+		Name: b("a"), GenerateName: b("b"), HasMetadata: true, HasAnnotations: true, HasLabels: true, Windows: true, HasInitContainers: true,
 		Annotations: map[string]string{"lanyard.dev/injected": "aws", "other.dev/x": "y"}, InjectLabel: "false", IdentityLabel: "injected", ServiceAccountName: "c",
 		Volumes: []pod.Volume{
 			{Index: 0, Name: b("t"), Projected: true, DefaultMode: 420, Sources: []pod.Source{

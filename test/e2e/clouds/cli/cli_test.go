@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"github.com/lanyard-dev/lanyard/internal/cli/cloud"
+	"github.com/lanyard-dev/lanyard/internal/exchange"
 	"github.com/lanyard-dev/lanyard/internal/provider"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/test/e2e/clouds/emulator"
@@ -140,7 +141,7 @@ func newFixture(t *testing.T, trusted func() emulated.Trust) *fixture {
 	}
 	server := httptest.NewTLSServer(handler)
 	t.Cleanup(server.Close)
-	f.client, err = cloud.NewClient("")
+	f.client, err = exchange.NewClient("")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -194,14 +195,14 @@ func (r *recorder) credentials() []string {
 }
 
 // present exchanges a token with the claims.
-func (f *fixture) present(t *testing.T, identity *annotations.Identity, claims map[string]any) *cloud.Answer {
+func (f *fixture) present(t *testing.T, identity *annotations.Identity, claims map[string]any) *exchange.Answer {
 	t.Helper()
 	injection := provider.NewInjection([]annotations.Identity{*identity}, &provider.Subject{
 		Namespace: "shop", ServiceAccount: "cart", MountPath: annotations.DefaultTokenMountPath, TokenExpirationSeconds: 3600,
 	})
 	token := f.key.Sign(t, issuertest.Claims(identity.Audience, claims))
 	p := &injection.Providers[0]
-	request := &cloud.Request{Provider: p.Name, Audience: p.Token.Audience, File: p.File.Content, Token: token, Variables: map[string]string{}}
+	request := &exchange.Request{Provider: p.Name, Audience: p.Token.Audience, File: p.File.Content, Token: token, Variables: map[string]string{}}
 	for _, v := range p.Variables {
 		request.Variables[v.Name] = v.Value
 	}

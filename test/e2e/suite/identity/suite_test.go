@@ -32,7 +32,7 @@ var (
 	custom = expect.Checker{Table: framework.Table{Languages: []string{framework.Go}, Clouds: framework.CustomClouds()}}
 	// No shutdown delay: the suite reinstalls Lanyard, and the availability
 	// suite tests the shutdown.
-	install = framework.Install{Values: []string{"shutdownDelaySeconds=0"}}
+	install = framework.Install{Values: []string{"shutdownDelaySeconds=0", "verifiedStart.enabled=true"}}
 )
 
 func TestIdentity(t *testing.T) {

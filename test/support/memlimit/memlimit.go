@@ -1,9 +1,8 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build !race
-
-package abuse_test
+// Package memlimit runs programs of tests under a memory limit.
+package memlimit
 
 import (
 	"errors"
@@ -14,7 +13,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"testing"
 	"time"
 )
 
@@ -25,12 +23,13 @@ const goPercent = 90
 // last process has ended, the kernel returns an error.
 const removeTimeout = 10 * time.Second
 
-// limit is a memory limit for one program, as a container has one: in a control group
+// Limit is a memory limit for one program, as a container has one: in a control group
 // (version 1 or 2) if this process may create one. Otherwise the caller can only
-// compare the peak with the limit. Make it with newLimit, and remove it after the
+// compare the peak with the limit. Make it with New, and remove it after the
 // program has ended.
-type limit struct {
-	bytes int64
+type Limit struct {
+	// Bytes is the most memory that the program may use.
+	Bytes int64
 	dir   string // of the control group; empty if there is none
 	files files
 }
@@ -47,10 +46,10 @@ var (
 	version2 = files{limit: "memory.max", peak: "memory.peak", kills: "memory.events"}
 )
 
-// newLimit returns a limit of this many bytes. If no control group can be created,
+// New returns a limit of this many bytes. If no control group can be created,
 // the limit is not enforced.
-func newLimit(bytes int64) (*limit, error) {
-	l := &limit{bytes: bytes}
+func New(bytes int64) (*Limit, error) {
+	l := &Limit{Bytes: bytes}
 	// The path of version 1 comes first: where both are mounted, the memory
 	// controller belongs to version 1.
 	for _, hierarchy := range []struct {
@@ -74,12 +73,12 @@ func newLimit(bytes int64) (*limit, error) {
 }
 
 // Enforced reports whether the kernel enforces the limit.
-func (l *limit) Enforced() bool { return l.dir != "" }
+func (l *Limit) Enforced() bool { return l.dir != "" }
 
 // Apply changes the command so that it runs under the limit, with a GOMEMLIMIT of
 // 90 % of it. It must be called before the command is started.
-func (l *limit) Apply(cmd *exec.Cmd) {
-	cmd.Env = append(cmd.Environ(), "GOMEMLIMIT="+strconv.FormatInt(l.bytes*goPercent/100, 10))
+func (l *Limit) Apply(cmd *exec.Cmd) {
+	cmd.Env = append(cmd.Environ(), "GOMEMLIMIT="+strconv.FormatInt(l.Bytes*goPercent/100, 10))
 	if !l.Enforced() {
 		return
 	}
@@ -91,7 +90,7 @@ func (l *limit) Apply(cmd *exec.Cmd) {
 
 // Kills returns the number of processes that the kernel has killed because of the limit. It
 // returns 0 if the limit is not enforced.
-func (l *limit) Kills() (int64, error) {
+func (l *Limit) Kills() (int64, error) {
 	if !l.Enforced() {
 		return 0, nil
 	}
@@ -101,7 +100,7 @@ func (l *limit) Kills() (int64, error) {
 // Peak returns the most memory that the process has used, in bytes. If the limit
 // is enforced, that includes the kernel's memory for the process; it returns 0 if
 // the system does not tell.
-func (l *limit) Peak(pid int) (int64, error) {
+func (l *Limit) Peak(pid int) (int64, error) {
 	if l.Enforced() {
 		text, err := os.ReadFile(filepath.Join(l.dir, l.files.peak))
 		if err == nil {
@@ -134,7 +133,7 @@ func readField(file, name string) (int64, error) {
 }
 
 // Remove removes the control group, whose program must have ended.
-func (l *limit) Remove() error {
+func (l *Limit) Remove() error {
 	if !l.Enforced() {
 		return nil
 	}
@@ -145,54 +144,5 @@ func (l *limit) Remove() error {
 			return err
 		}
 		time.Sleep(10 * time.Millisecond)
-	}
-}
-
-func limitOf(t *testing.T, bytes int64) *limit {
-	t.Helper()
-	limit, err := newLimit(bytes)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := limit.Remove(); err != nil {
-			t.Error(err)
-		}
-	})
-	return limit
-}
-
-func TestTheCommandRunsWithItsArgumentsAndGOMEMLIMIT(t *testing.T) {
-	t.Parallel()
-	limit := limitOf(t, 100<<20)
-	cmd := exec.CommandContext(t.Context(), "/bin/sh", "-c", `echo "$GOMEMLIMIT $0 $1"`, "a b", "c")
-	limit.Apply(cmd)
-	out, err := cmd.CombinedOutput()
-	if got, want := strings.TrimSpace(string(out)), "94371840 a b c"; err != nil || got != want {
-		t.Errorf("got %q and error %v, want %q", got, err, want)
-	}
-	if kills, err := limit.Kills(); err != nil || kills != 0 {
-		t.Errorf("got %d kills and error %v, want none", kills, err)
-	}
-}
-
-func TestAProgramAboveTheLimitIsKilled(t *testing.T) {
-	t.Parallel()
-	const bytes = 16 << 20
-	limit := limitOf(t, bytes)
-	if !limit.Enforced() {
-		t.Skip("no control group can be created here")
-	}
-	// The shell keeps what it reads in its memory.
-	cmd := exec.CommandContext(t.Context(), "/bin/sh", "-c", `x=$(head -c 67108864 /dev/zero | tr '\0' x); echo ${#x}`)
-	limit.Apply(cmd)
-	if out, err := cmd.CombinedOutput(); err == nil {
-		t.Errorf("got no error and output %q, want that the program is killed", out)
-	}
-	if kills, err := limit.Kills(); err != nil || kills == 0 {
-		t.Errorf("got %d kills and error %v, want at least one", kills, err)
-	}
-	if peak, err := limit.Peak(cmd.Process.Pid); err != nil || peak < bytes/2 || peak > bytes {
-		t.Errorf("got a peak of %d bytes and error %v, want nearly %d", peak, err, bytes)
 	}
 }

@@ -1,0 +1,86 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package mutate
+
+import (
+	"bytes"
+	"fmt"
+
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/pkg/mutate/internal/pod"
+	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
+)
+
+// VerifyContainer is the name of the init container that presents the tokens of a pod to the clouds,
+// for annotations.Verify. It is the last of its list, so the sidecars of the pod run before it. A pod
+// that has an init container of the name already keeps it: it may need a proxy, or another CA.
+const VerifyContainer = "lanyard-verify"
+
+// verifyArgs are the arguments of lanyard-webhook in the container, as JSON, by the value of
+// annotations.Verify.
+var verifyArgs = map[string]string{
+	annotations.VerifyWait: `["verify"]`,
+	annotations.VerifyWarn: `["verify","--warn"]`,
+}
+
+// verifyResources are requests and limits alike: a pod of the QoS class Guaranteed stays one. CPU is
+// for the handshakes with the clouds. test/integration/verify runs the program within the memory.
+const verifyResources = `{"cpu":"100m","memory":"32Mi"}`
+
+// verifyUser is the user of the image, for a pod whose own user is root. Any other user of the pod is
+// the container's, too: OpenShift allows only users of the range of the namespace.
+const verifyUser = `"runAsUser":65532,`
+
+// isVerifier reports whether the container is the one that verifies.
+func (m *mutation) isVerifier(c *pod.Container) bool {
+	return m.verify != "" && c.Kind == pod.InitContainers && string(c.Name) == VerifyContainer
+}
+
+// addVerifier adds the container that verifies to a pod that lacks it, with the variables and mounts
+// of any other container. exists reports whether the pod has the container.
+func (m *mutation) addVerifier(exists bool) {
+	if m.verify == "" || exists {
+		return
+	}
+	if why, fix := m.cannotVerify(); why != "" {
+		m.findings = append(m.findings, Finding{
+			Reason: reason.NotVerified, Field: "spec.initContainers[" + VerifyContainer + "]",
+			Detail: "its ServiceAccount has the annotation " + annotations.Verify + ", but " + why + ", so the pod starts without it", Fix: fix,
+		})
+		return
+	}
+	c, findings := &pod.Container{Kind: pod.InitContainers, Name: []byte(VerifyContainer)}, m.findings
+	text := m.verifier(m.missingMounts(c, free), m.missingVariables(c))
+	m.findings = findings
+	if m.pod.HasInitContainers {
+		m.changes.patch.Add("/spec/initContainers/-", text)
+	} else {
+		m.changes.patch.Add("/spec/initContainers", fmt.Appendf(nil, "[%s]", text))
+	}
+}
+
+// cannotVerify returns why the pod does not get the container, and the next step; "" if it does.
+func (m *mutation) cannotVerify() (why, fix string) {
+	switch {
+	case m.verifyImage == "":
+		return "the cluster has no image that verifies", "Set verifiedStart.enabled in the chart, or remove the annotation."
+	case m.pod.Windows:
+		return "the image that verifies is for Linux", "Remove the annotation, or use another ServiceAccount for Windows."
+	case len(m.pod.Containers) >= pod.MaxContainers:
+		return fmt.Sprintf("a pod has at most %d containers", pod.MaxContainers), "Use fewer containers."
+	}
+	return "", ""
+}
+
+// verifier returns the JSON of the container that verifies.
+func (m *mutation) verifier(mounts, variables [][]byte) []byte {
+	user := ""
+	if m.pod.RunsAsRoot() {
+		user = verifyUser
+	}
+	return fmt.Appendf(nil, `{"name":%s,"image":%s,"args":%s,"env":[%s],"resources":{"limits":%[5]s,"requests":%[5]s},"volumeMounts":[%s],`+
+		`"terminationMessagePath":"/dev/termination-log","terminationMessagePolicy":"File","imagePullPolicy":"IfNotPresent",`+
+		`"securityContext":{"capabilities":{"drop":["ALL"]},%s"runAsNonRoot":true,"readOnlyRootFilesystem":true,"allowPrivilegeEscalation":false,"seccompProfile":{"type":"RuntimeDefault"}}}`,
+		quoted(VerifyContainer), quoted(m.verifyImage), verifyArgs[m.verify], bytes.Join(variables, []byte(",")), verifyResources, bytes.Join(mounts, []byte(",")), user)
+}
