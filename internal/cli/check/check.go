@@ -499,27 +499,39 @@ func maybeFence(wrong string, unread error) finding.Finding {
 }
 
 // Issuer judges the issuer of the cluster's tokens. public are the documents that a
-// cloud reads; nil with publicErr, and both are nil if the documents were not read.
-func Issuer(cluster, public *cloud.Documents, publicErr error) []finding.Finding {
+// cloud reads; nil with publicErr, and both are nil if the documents were not read. signing is the
+// ID of the key that signs at present; empty if it is not known.
+func Issuer(cluster, public *cloud.Documents, publicErr error, signing string) []finding.Finding {
 	name := cluster.Discovery.Issuer
 	f := finding.Finding{Status: finding.Warning, Reason: "issuer_not_public", Link: page("issuer.md#choose-where-the-documents-are")}
 	switch {
-	case !cloud.Public(name):
-		f.Text = fmt.Sprintf("the issuer %s is not public", name)
-		f.Fix = "For AWS and Azure, set an issuer that they can read. For Google Cloud, upload the keys to the provider."
-		return []finding.Finding{f}
 	case publicErr != nil:
 		f.Text = fmt.Sprintf("the issuer %s cannot be read from here: %v", name, publicErr)
 		f.Fix = "Publish the discovery document and the keys, unless this machine cannot reach the internet."
 		return []finding.Finding{f}
+	case public == nil:
+		f.Text = fmt.Sprintf("the issuer %s is not public", name)
+		f.Fix = "For AWS and Azure, set an issuer that they can read. For Google Cloud, upload the keys to the provider."
+		return []finding.Finding{f}
 	}
 	var found []finding.Finding
-	wrong, _ := cloud.Compare(cluster, public, "")
+	if signing != "" && cluster.Keys[signing] == "" {
+		found = append(found, finding.Finding{
+			Status: finding.Failed, Reason: "key_not_served", Text: fmt.Sprintf("the cluster signs with key %s, but does not serve it", signing),
+			Fix: "Give every API server its public half: --service-account-key-file.", Link: page("issuer.md#change-the-key"),
+		})
+	}
+	wrong, foreign := cloud.Compare(cluster, public, signing)
 	for _, wrong := range wrong {
-		f.Status, f.Reason, f.Text, f.Fix = finding.Failed, "issuer_differs", wrong+": clouds deny the tokens", "Publish the documents of the cluster again."
+		f.Status, f.Reason, f.Text, f.Link = finding.Failed, "issuer_differs", wrong+": clouds deny the tokens", page("issuer.md#publish-the-documents")
+		f.Fix = "Publish the documents of the cluster again: lanyard trust issuer --to PLACE, with --fleet if other clusters have this issuer."
 		found = append(found, f)
 	}
-	return orPassed(found, "the issuer %s is public, and its %d keys are the cluster's", name, len(cluster.Keys))
+	found = orPassed(found, "the issuer %s is public, and has all keys of the cluster", name)
+	if len(foreign) > 0 {
+		found = append(found, finding.Passed("other published keys: %s. The clusters that sign with them can act as this one. If none does, remove them: lanyard trust issuer --remove-key KID --to PLACE", strings.Join(foreign, ", ")))
+	}
+	return found
 }
 
 // noRight returns the finding about an object that the user may not create.

@@ -10,6 +10,7 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"io"
 	"math/big"
 	"net/http"
@@ -521,11 +522,81 @@ func TestIssuers(t *testing.T) {
 		}
 		return d
 	}
-	own := documents("https://issuer.example", "a", "b")
-	expect(t, Issuer(own, documents("https://issuer.example", "a", "b"), nil), nil)
-	expect(t, Issuer(own, documents("https://issuer.example", "a"), nil), []string{"failed: key b of the cluster is not public: clouds deny the tokens"})
-	expect(t, Issuer(own, nil, errors.New("no such host")), []string{"warning: the issuer https://issuer.example cannot be read from here: no such host"})
-	expect(t, Issuer(documents("https://kubernetes.default.svc.damaged.local", "a"), nil, nil), []string{"warning: the issuer https://kubernetes.default.svc.damaged.local is not public"})
+	const name, local = "https://issuer.example", "https://kubernetes.default.svc.damaged.local"
+	own := documents(name, "a", "b")
+	for sentence, test := range map[string]struct {
+		cluster, public *cloud.Documents
+		err             error
+		signing         string
+		want            []string
+	}{
+		"all keys are public":              {own, documents(name, "a", "b"), nil, "a", nil},
+		"keys of other clusters are fine":  {own, documents(name, "a", "b", "c"), nil, "a", nil},
+		"a key is not public":              {own, documents(name, "a"), nil, "a", []string{"failed: key b of the cluster is not public: clouds deny the tokens"}},
+		"the key that signs is not public": {own, documents(name, "a"), nil, "b", []string{"failed: key b of the cluster is not public, and signs at present: clouds deny the tokens"}},
+		"the key that signs is not served": {own, documents(name, "a", "b"), nil, "c", []string{"failed: the cluster signs with key c, but does not serve it"}},
+		"the documents cannot be read":     {own, nil, errors.New("no such host"), "", []string{"warning: the issuer https://issuer.example cannot be read from here: no such host"}},
+		"the issuer is not public":         {documents(local, "a"), nil, nil, "", []string{"warning: the issuer " + local + " is not public"}},
+		"the documents of a local issuer":  {documents(local, "a"), documents(local, "a"), nil, "a", nil},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			t.Parallel()
+			expect(t, Issuer(test.cluster, test.public, test.err, test.signing), test.want)
+		})
+	}
+	found := Issuer(own, documents(name, "a", "b", "c", "d"), nil, "a")
+	if text := found[len(found)-1].Text; !strings.HasPrefix(text, "other published keys: c, d. The clusters that sign with them can act as this one.") {
+		t.Errorf("got %q, want the keys of other clusters", text)
+	}
+}
+
+func TestFleets(t *testing.T) {
+	t.Parallel()
+	const name = "https://issuer.example"
+	documents := func(ids ...string) *cloud.Documents {
+		d := &cloud.Documents{Discovery: cloud.Discovery{Issuer: name}, Keys: map[string]string{}}
+		for _, id := range ids {
+			d.Keys[id] = id
+		}
+		return d
+	}
+	member := func(name, key string, roles ...string) Member {
+		m := Member{Name: name, Documents: documents(key), Identities: map[string]map[string]string{}}
+		for _, one := range roles {
+			account, role, _ := strings.Cut(one, "=")
+			if m.Identities[account] = map[string]string{}; role != "" {
+				m.Identities[account]["lanyard.dev/aws-role-arn"] = role
+			}
+		}
+		return m
+	}
+	const differ = "warning: ServiceAccount shop/cart is one identity for clouds, but the clusters differ: lanyard.dev/aws-role-arn is "
+	for sentence, test := range map[string]struct {
+		members []Member
+		public  *cloud.Documents
+		want    []string
+	}{
+		"a fleet in order":                                  {[]Member{member("eu", "a", "shop/cart=x"), member("us", "b", "shop/cart=x")}, documents("a", "b"), nil},
+		"a cluster without its key":                         {[]Member{member("eu", "a"), member("us", "b")}, documents("a"), []string{"failed: us: key b of the cluster is not public: clouds deny the tokens"}},
+		"a key of no cluster":                               {[]Member{member("eu", "a"), member("us", "b")}, documents("a", "b", "c"), []string{"warning: key c is published, and none of the 2 clusters has it: whoever has it can act as all of them"}},
+		"two roles for one name":                            {[]Member{member("eu", "a", "shop/cart=x"), member("us", "b", "shop/cart=y")}, documents("a", "b"), []string{differ + "x in eu, y in us"}},
+		"a role for one of two":                             {[]Member{member("eu", "a", "shop/cart=x"), member("us", "b", "shop/cart=")}, documents("a", "b"), []string{differ + "x in eu, not set in us"}},
+		"a ServiceAccount of one cluster":                   {[]Member{member("eu", "a", "shop/cart=x"), member("us", "b")}, documents("a", "b"), nil},
+		"documents that were not read say nothing of a key": {[]Member{member("eu", "a"), member("us", "b")}, nil, nil},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			t.Parallel()
+			expect(t, Fleet(test.members, test.public), test.want)
+		})
+	}
+	var eu, us []string
+	for i := range 30 {
+		eu, us = append(eu, fmt.Sprintf("shop/%d=x", i)), append(us, fmt.Sprintf("shop/%d=y", i))
+	}
+	found := Fleet([]Member{member("eu", "a", eu...), member("us", "b", us...)}, documents("a", "b"))
+	if len(found) != 20 || !strings.HasSuffix(found[19].Text, "; and 10 more ServiceAccounts") {
+		t.Errorf("got %d findings, want 20, the last one with the number of others", len(found))
+	}
 }
 
 func TestRights(t *testing.T) {
@@ -569,7 +640,7 @@ func TestNumberOfInstallations(t *testing.T) {
 // Each page that a line links exists, and so does the heading.
 func TestLinks(t *testing.T) {
 	t.Parallel()
-	var source []byte
+	source := []byte(`"` + fleetPage + `"`)
 	for _, file := range []string{"check.go", "check_command.go", "read.go", "../workload/lister.go", "../../probe/probe.go"} {
 		text, err := os.ReadFile(file)
 		if err != nil {

@@ -275,7 +275,8 @@ func (k *checkCommand) fences(ctx context.Context, registration *admissionregist
 	return Fences(registration, policies, webhook.SelfManaged(), nil)
 }
 
-// issuer checks the cluster's issuer, from here as a cloud would.
+// issuer checks the cluster's issuer, from here as a cloud would. With --issuer, the documents of
+// that URL are checked, and must be readable.
 func (k *checkCommand) issuer(ctx context.Context) {
 	defer k.Progress("reading the issuer")()
 	cluster, err := cloud.FromCluster(ctx, k.client.CoreV1().RESTClient())
@@ -288,14 +289,35 @@ func (k *checkCommand) issuer(ctx context.Context) {
 		return
 	}
 	var public *cloud.Documents
-	if cloud.Public(cluster.Discovery.Issuer) {
-		public, err = cloud.FromURL(ctx, &http.Client{Timeout: 10 * time.Second}, cluster.Discovery.Issuer)
+	if at := cmp.Or(k.issuerURL, cluster.Discovery.Issuer); k.issuerURL != "" || k.caFile != "" || cloud.Public(at) {
+		public, err = k.published(ctx, at)
 	}
-	found := Issuer(cluster, public, err)
+	if k.issuerURL != "" && err != nil {
+		k.add("issuer", finding.Unreadable("the documents of "+k.issuerURL, err))
+		return
+	}
+	signing := ""
+	if public != nil {
+		signing, _ = cloud.SigningKey(ctx, k.CLI, k.client) // without the right, all keys must be public anyway
+	}
+	found := Issuer(cluster, public, err, signing)
 	if injecting, err := k.survey.Injecting(ctx); err == nil {
 		found = append(found, ReservedIssuer(injecting, cluster.Discovery.Issuer)...)
 	}
 	k.add("issuer", found...)
+	if len(k.fleetContexts) > 0 {
+		k.fleet(ctx, cluster, public)
+	}
+}
+
+// published reads the documents of an issuer.
+func (k *checkCommand) published(ctx context.Context, issuer string) (*cloud.Documents, error) {
+	client, err := cloud.NewClient(k.caFile)
+	if err != nil {
+		return nil, err
+	}
+	client.Timeout = 10 * time.Second
+	return cloud.FromURL(ctx, client, issuer)
 }
 
 // rights checks whether the user may create the objects of an install.

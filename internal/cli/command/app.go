@@ -199,6 +199,13 @@ func (c *CLI) Finish(cmd *cobra.Command) {
 	}
 }
 
+// InContext returns a CLI for the cluster of another context of the kubeconfig.
+func (c *CLI) InContext(name string) *CLI {
+	other := NewCLI(c.Name, c.IOStreams)
+	other.Flags.KubeConfig, other.Flags.Context = c.Flags.KubeConfig, &name
+	return other
+}
+
 // Namespace returns the namespace of --namespace or of the kubeconfig.
 func (c *CLI) Namespace() (string, error) {
 	namespace, _, err := c.Flags.ToRawKubeConfigLoader().Namespace()
