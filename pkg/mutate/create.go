@@ -67,7 +67,8 @@ func create(p *Pod, selection *annotations.Pod, injection *encodedInjection) (re
 		return result{}, err
 	}
 	m.addMarks(missing)
-	m.changes.patch.Extend([]byte("/spec/volumes"), m.pod.VolumesText, m.missingVolumes(exists))
+	m.changes.marks, m.changes.volumes = missing, m.missingVolumes(exists)
+	m.changes.patch.Extend([]byte("/spec/volumes"), m.pod.VolumesText, m.changes.volumes)
 	m.addVerifier(verified)
 	return m.result(), nil
 }

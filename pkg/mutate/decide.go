@@ -6,7 +6,6 @@ package mutate
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -14,6 +13,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/jsonpatch"
 	"github.com/lanyard-dev/lanyard/internal/provider"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/pkg/mutate/internal/pod"
 	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
 )
 
@@ -64,30 +64,49 @@ func (d *Decision) Apply(pod []byte) ([]byte, error) { return jsonpatch.Apply(po
 //
 // Decide is Choose, Prepare and Choice.Decide, one after another.
 func Decide(s *annotations.Settings, serviceAccount, namespace *annotations.Object, pod *Pod) (*Decision, error) {
-	return NewDecider(s, serviceAccount, namespace).Decide(pod, nil)
+	return (&decider{settings: s, serviceAccount: serviceAccount, namespace: namespace}).decide(pod, nil)
 }
 
 // DecideEphemeral is Decide for an update that adds ephemeral containers to a running pod.
 // old is the pod before the update.
 func DecideEphemeral(s *annotations.Settings, serviceAccount, namespace *annotations.Object, pod, old *Pod) (*Decision, error) {
-	return NewDecider(s, serviceAccount, namespace).Decide(pod, old)
+	return (&decider{settings: s, serviceAccount: serviceAccount, namespace: namespace}).decide(pod, old)
 }
 
-// Decider decides about many pods of one ServiceAccount. It keeps what Prepare returns. It must not
-// be used concurrently.
-type Decider struct {
+// Injector returns a function for package injected, which decides about many pods of one
+// ServiceAccount. Instead of a patch, the function makes its additions to the pod itself. old is nil
+// for a new pod, or the pod before an update that adds ephemeral containers. The other parameters
+// are those of Decide, and must not change.
+func Injector(s *annotations.Settings, serviceAccount, namespace *annotations.Object) func(p, old *pod.Pod) (*Decision, error) {
+	return (&decider{settings: s, serviceAccount: serviceAccount, namespace: namespace}).inject
+}
+
+// decider decides about pods of one ServiceAccount.
+type decider struct {
 	settings                  *annotations.Settings
 	serviceAccount, namespace *annotations.Object
-	prepared                  map[Key]*Prepared
+	cache                     Cache
 }
 
-// NewDecider returns a Decider. The parameters are those of Decide, and must not change.
-func NewDecider(s *annotations.Settings, serviceAccount, namespace *annotations.Object) *Decider {
-	return &Decider{settings: s, serviceAccount: serviceAccount, namespace: namespace, prepared: map[Key]*Prepared{}}
+func (d *decider) inject(p, old *pod.Pod) (*Decision, error) {
+	into := Pod{read: *p}
+	var before *Pod
+	if old != nil {
+		before = &Pod{read: *old}
+	}
+	decision, err := d.decide(&into, before)
+	if err != nil {
+		return nil, err
+	}
+	if decision.Patch != nil {
+		err = into.changes.addTo(p)
+	}
+	decision.Patch = nil
+	return decision, err
 }
 
-// Decide is Decide for a new pod, and DecideEphemeral if old is not nil.
-func (d *Decider) Decide(pod, old *Pod) (*Decision, error) {
+// decide is Decide for a new pod, and DecideEphemeral if old is not nil.
+func (d *decider) decide(pod, old *Pod) (*Decision, error) {
 	var in string
 	if d.serviceAccount != nil {
 		in = d.serviceAccount.Namespace
@@ -102,23 +121,11 @@ func (d *Decider) Decide(pod, old *Pod) (*Decision, error) {
 	case name != d.serviceAccount.Name:
 		return nil, &reason.Error{Reason: reason.InvalidReview, Err: fmt.Errorf("pod: spec.serviceAccountName: got %q, want %q", name, d.serviceAccount.Name)}
 	}
-	prepared, err := d.prepare(&choice)
+	prepared, err := d.cache.Prepare(&choice, d.serviceAccount)
 	if err != nil {
 		return nil, err
 	}
 	return choice.Decide(d.serviceAccount, prepared, d.namespace)
-}
-
-func (d *Decider) prepare(c *Choice) (*Prepared, error) {
-	key := c.Key()
-	if prepared, found := d.prepared[key]; found {
-		return prepared, nil
-	}
-	prepared, err := c.Prepare(d.serviceAccount)
-	if err == nil {
-		d.prepared[key] = prepared
-	}
-	return prepared, err
 }
 
 // Choice is what a pod itself asks for: whether, where and how long, but never who it is.
@@ -152,8 +159,8 @@ func (c *Choice) ServiceAccountName() string { return c.pod.read.ServiceAccountN
 // name returns the namespace and the name of the pod, for messages.
 func (c *Choice) name() string { return c.namespace + "/" + c.pod.read.ShownName() }
 
-// Prepared is what all pods of a ServiceAccount with the same Key get. It does not change,
-// and may be used concurrently.
+// Prepared is what all pods of a ServiceAccount get that ask for the same. It does not change, and
+// may be used concurrently.
 type Prepared struct {
 	annotations map[string]string // of the ServiceAccount
 	account     *annotations.ServiceAccount
@@ -161,23 +168,17 @@ type Prepared struct {
 	injection   *encodedInjection
 }
 
-// Key contains what the result of Prepare depends on besides the settings and the annotations of
+// key contains what the result of Prepare depends on besides the settings and the annotations of
 // the ServiceAccount: names, and the pod's own choice.
-type Key struct {
+type key struct {
 	namespace, serviceAccount string
 	expirationSeconds         int64
 	windows                   bool
 	leftToPeer                string
 }
 
-// Key returns the key of what Prepare returns.
-func (c *Choice) Key() Key {
-	return Key{c.namespace, c.pod.read.ServiceAccountName, c.TokenExpirationSeconds, c.pod.read.Windows, c.LeftToPeer}
-}
-
-// MadeFrom reports whether p was prepared from the annotations that the ServiceAccount has.
-func (p *Prepared) MadeFrom(serviceAccount *annotations.Object) bool {
-	return maps.Equal(p.annotations, serviceAccount.Annotations)
+func (c *Choice) key() key {
+	return key{c.namespace, c.pod.read.ServiceAccountName, c.TokenExpirationSeconds, c.pod.read.Windows, c.LeftToPeer}
 }
 
 // Prepare prepares what the pods of the ServiceAccount get. It returns nil if the

@@ -30,8 +30,10 @@
 package mutate
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -53,12 +55,58 @@ type Pod struct {
 // again, with the Pod's.
 type changes struct {
 	plans []plan
-	patch jsonpatch.Patch
+	patch jsonpatch.Patch // without the plans
+	// marks and volumes are in the patch.
+	marks   []annotation
+	volumes [][]byte
+	// verifier is the container that verifies, or nil if none is added. It is in the patch.
+	verifier *plan
 }
 
 func (c *changes) reset() {
-	c.plans = c.plans[:0]
+	c.plans, c.marks, c.volumes, c.verifier = c.plans[:0], nil, nil, nil
 	c.patch.Reset()
+}
+
+// addTo adds to the pod what the patch adds to its JSON.
+func (c *changes) addTo(p *pod.Pod) error {
+	added := pod.Pod{VolumesText: list(c.volumes)}
+	plans := c.plans
+	if c.verifier != nil {
+		plans = append(slices.Clone(plans), *c.verifier)
+	}
+	for i := range plans {
+		added.Containers = append(added.Containers, pod.Container{EnvText: list(plans[i].variables), MountsText: list(plans[i].mounts)})
+	}
+	if err := added.ReadLists(); err != nil {
+		return err
+	}
+	for i := range added.Containers {
+		into := plans[i].container
+		into.Variables = slices.Concat(into.Variables, added.Containers[i].Variables)
+		into.Mounts = slices.Concat(into.Mounts, added.Containers[i].Mounts)
+	}
+	if c.verifier != nil {
+		p.Containers = append(p.Containers, *c.verifier.container)
+	}
+	if len(c.volumes) > 0 {
+		p.SetVolumes(slices.Concat(p.Volumes, added.Volumes))
+	}
+	for _, a := range c.marks {
+		if p.Annotations == nil {
+			p.Annotations = map[string]string{}
+		}
+		p.Annotations[a.key] = a.value
+	}
+	return nil
+}
+
+// list returns the JSON of a list, or nil if it is empty.
+func list(elements [][]byte) []byte {
+	if len(elements) == 0 {
+		return nil
+	}
+	return slices.Concat([]byte("["), bytes.Join(elements, []byte(",")), []byte("]"))
 }
 
 // ReadPod reads the JSON of a pod, which must not change while the Pod is in use.

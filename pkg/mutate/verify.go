@@ -51,8 +51,10 @@ func (m *mutation) addVerifier(exists bool) {
 		return
 	}
 	c, findings := &pod.Container{Kind: pod.InitContainers, Name: []byte(VerifyContainer)}, m.findings
-	text := m.verifier(m.missingMounts(c, free), m.missingVariables(c))
-	m.findings = findings
+	added := plan{container: c, mounts: m.missingMounts(c, free), variables: m.missingVariables(c)}
+	c.ArgsText = []byte(verifyArgs[m.verify])
+	m.findings, m.changes.verifier = findings, &added
+	text := m.verifier(added.mounts, added.variables)
 	if m.pod.HasInitContainers {
 		m.changes.patch.Add("/spec/initContainers/-", text)
 	} else {

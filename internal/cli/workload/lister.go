@@ -45,8 +45,8 @@ type lister struct {
 	// unread is why the rules of the webhook cannot be evaluated here; nil if they can.
 	unread error
 	asker  *Asker
-	// noGuard reports whether the cluster has no guard, so that labels have no effect.
-	noGuard bool
+	// noGuard is the problem because of which labels have no effect; empty if there is none.
+	noGuard string
 	// namespaces are the namespaces to look at.
 	namespaces map[string]*Namespace
 	// found are the findings about parts that could not be read.
@@ -162,8 +162,7 @@ func (l *lister) readInstallation(ctx context.Context) error {
 	if len(installation.Registrations) == 0 { // check judges the policies
 		return nil
 	}
-	problem, err := parts.Guard(ctx, l.registration)
-	l.noGuard = problem != ""
+	l.noGuard, err = parts.Guard(ctx, l.registration)
 	if err = l.skip(err, "", "a guarded ServiceAccount has the label, but it is not known whether there is a guard"); err != nil {
 		return fmt.Errorf("guard of %s: %w", l.registration.Name, err)
 	}
@@ -289,8 +288,8 @@ func (l *lister) rows(ctx context.Context, n *Namespace) ([]Row, error) {
 		rows = slices.DeleteFunc(rows, func(r Row) bool { return r.Pods == 0 })
 	}
 	for i := range rows {
-		if l.noGuard && rows[i].Guard == cluster.GuardOn {
-			rows[i].Guard = cluster.GuardOff
+		if l.noGuard != "" && rows[i].Guard == cluster.GuardOn {
+			rows[i].Guard, rows[i].NoGuard = cluster.GuardOff, l.noGuard
 		}
 	}
 	return rows, nil

@@ -34,6 +34,8 @@ func TestTheResultOfStatus(t *testing.T) {
 	unknown.Problem = "no right"
 	local := ofStates("deployment/cart", injected.Stale)
 	local.Local = "you may not create pods in the namespace shop"
+	warned := ofStates("deployment/cart", injected.Current)
+	warned.NoGuard = "the policy only warns"
 	for sentence, test := range map[string]struct {
 		rows  []Row
 		stale bool
@@ -54,8 +56,13 @@ func TestTheResultOfStatus(t *testing.T) {
 		"nothing is known": {
 			[]Row{unknown}, false, []string{"deployment/x"}, "  ? shop/cart: unknown: no right\n    See: lanyard explain deployment/x --namespace shop\n1 pod: 1 unknown\n", errIncomplete,
 		},
-		"without dry runs":    {[]Row{local}, false, []string{"deployment/cart"}, "  - new pods were evaluated here, not by the cluster: you may not create pods, in the namespace shop\n", nil},
-		"nothing is outdated": {[]Row{ofStates("deployment/cart", injected.Current)}, true, nil, "every pod has the credentials that its ServiceAccount asks for\n", nil},
+		"without dry runs": {[]Row{local}, false, []string{"deployment/cart"}, "  - new pods were evaluated here, not by the cluster: you may not create pods, in the namespace shop\n", nil},
+		"the guard only warns": {
+			[]Row{warned, warned}, false, []string{"deployment/cart"},
+			"  - ServiceAccounts with the guard's label are unguarded: the policy only warns\n    See: lanyard check\n2 pods: 2 current\n", nil,
+		},
+		"the guard only warns, and no row is shown": {[]Row{warned}, true, nil, "every pod has the credentials that its ServiceAccount asks for\n", nil},
+		"nothing is outdated":                       {[]Row{ofStates("deployment/cart", injected.Current)}, true, nil, "every pod has the credentials that its ServiceAccount asks for\n", nil},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			t.Parallel()

@@ -31,6 +31,9 @@ type Row struct {
 	ServiceAccount string        `json:"serviceAccount"`
 	Providers      []string      `json:"providers"`
 	Guard          cluster.Guard `json:"guard"`
+	// NoGuard is the problem of the guard because of which Guard is cluster.GuardOff in spite of
+	// the label.
+	NoGuard string `json:"-"`
 	// Workload is the owner of the pods, such as deployment/cart.
 	Workload string `json:"workload,omitempty"`
 	// Pods is the number of pods that have not ended, and States has the numbers by state.

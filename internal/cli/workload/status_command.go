@@ -130,6 +130,8 @@ type statusResult struct {
 	// others.
 	restarts bool
 	first    *Row // with outdated pods
+	// noGuard is the Row.NoGuard of the workloads.
+	noGuard string
 	// local has the namespaces whose pods were evaluated here, by the reason.
 	local map[string][]string
 }
@@ -158,7 +160,7 @@ func (r *statusResult) add(rows []Row, found []finding.Finding) {
 			}
 		}
 		if !r.stale || row.Outdated() > 0 || row.Problem != "" {
-			r.Workloads = append(r.Workloads, *row)
+			r.Workloads, r.noGuard = append(r.Workloads, *row), cmp.Or(r.noGuard, row.NoGuard)
 		}
 	}
 }
@@ -194,6 +196,12 @@ func (r *statusResult) conclude() {
 		r.Findings = append(r.Findings, finding.Finding{
 			Status: finding.NotApplicable, About: "pods", Reason: "local",
 			Text: fmt.Sprintf("new pods were evaluated here, not by the cluster: %s%s", why, namespaces(r.local[why], r.query.scope)),
+		})
+	}
+	if r.noGuard != "" {
+		r.Findings = append(r.Findings, finding.Finding{
+			Status: finding.NotApplicable, About: "guard", Reason: "no_guard", Text: "ServiceAccounts with the guard's label are unguarded: " + r.noGuard,
+			Fix: "See: lanyard check",
 		})
 	}
 	n := Outdated(r.Summary.States)

@@ -30,7 +30,7 @@ type PodMutator struct {
 	// Recorder may be nil.
 	Recorder InjectionRecorder
 
-	cache injectionCache
+	cache mutate.Cache
 }
 
 // Read implements admission.Decider.
@@ -91,7 +91,7 @@ func (p *PodMutator) decide(ctx context.Context, namespace string, choice *mutat
 	if err != nil {
 		return nil, err
 	}
-	prepared, err := p.cache.prepare(choice, &account)
+	prepared, err := p.cache.Prepare(choice, &account)
 	if err != nil {
 		return nil, err
 	}

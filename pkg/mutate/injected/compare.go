@@ -7,12 +7,12 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/mutate"
+	"github.com/lanyard-dev/lanyard/pkg/mutate/internal/pod"
 	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
 )
 
@@ -45,8 +45,8 @@ const (
 // Comparison is the result of Compare.
 type Comparison struct {
 	State State
-	// Decision is the decision about a new pod with the fields of the running one. If such a pod
-	// would be denied, it is nil, and Denial says why.
+	// Decision is the decision about a new pod with the fields of the running one, without its
+	// patch. If such a pod would be denied, it is nil, and Denial says why.
 	Decision *mutate.Decision
 	Denial   *reason.Error
 	// OfOthers is the result of Pod.OfOthers. Differences is set only for such a pod, and for a pod
@@ -71,12 +71,12 @@ func Compare(s *annotations.Settings, serviceAccount, namespace *annotations.Obj
 // Comparer compares many pods of one ServiceAccount. It must not be used concurrently.
 type Comparer struct {
 	settings *annotations.Settings
-	decider  *mutate.Decider
+	inject   func(p, old *pod.Pod) (*mutate.Decision, error)
 }
 
 // NewComparer returns a Comparer. The parameters are those of Compare, and must not change.
 func NewComparer(s *annotations.Settings, serviceAccount, namespace *annotations.Object) *Comparer {
-	return &Comparer{s, mutate.NewDecider(s, serviceAccount, namespace)}
+	return &Comparer{s, mutate.Injector(s, serviceAccount, namespace)}
 }
 
 // Compare is the function Compare.
@@ -85,7 +85,7 @@ func (c *Comparer) Compare(pod []byte, unchanged bool) (Comparison, error) {
 	if err != nil {
 		return Comparison{}, err
 	}
-	one := comparison{c, pod, running}
+	one := comparison{c, running}
 	ofOthers, compare := running.OfOthers(c.settings), one.compareOwn
 	if ofOthers {
 		compare = one.compareOthers
@@ -100,11 +100,8 @@ func (c *Comparer) Compare(pod []byte, unchanged bool) (Comparison, error) {
 // compareOwn compares a pod that Lanyard injected, or nobody.
 func (c *comparison) compareOwn(unchanged bool) (Comparison, error) {
 	original, fresh, decision, err := c.again(unchanged, nil)
-	if err == nil && !unchanged && !same(c.running, fresh, c.settings) {
-		var own bool
-		if own, err = c.showsOthers(original, fresh); own {
-			_, fresh, decision, err = c.again(true, nil)
-		}
+	if err == nil && !unchanged && !same(c.running, fresh, c.settings) && c.showsOthers(original, fresh) {
+		_, fresh, decision, err = c.again(true, nil)
 	}
 	if err != nil {
 		return Comparison{}, err
@@ -165,82 +162,31 @@ func (p *Pod) hasToken(fresh *Pod) bool {
 // comparison makes the new pod that a running one is compared with.
 type comparison struct {
 	*Comparer
-	pod     []byte
-	running *Pod // which pod was read into
+	running *Pod
 }
 
 // again injects into the running pod again: first into the pod as it was created, which it
 // returns too, and then into its ephemeral containers. identities are the identities of the
 // ServiceAccount, if another webhook injected the pod.
-func (c *comparison) again(unchanged bool, identities []annotations.Identity) (original []byte, fresh *Pod, decision *mutate.Decision, err error) {
-	var object map[string]any
-	if err := json.Unmarshal(c.pod, &object); err != nil {
-		return nil, nil, nil, fmt.Errorf("read the pod: %w", err)
-	}
-	c.running.removeAll(object, c.settings, unchanged, identities)
-	if original, err = json.Marshal(object); err != nil {
-		return nil, nil, nil, fmt.Errorf("read the pod: %w", err)
-	}
-	created := original
-	spec, _ := object["spec"].(map[string]any)
-	ephemeral, debugged := spec["ephemeralContainers"]
-	if debugged {
-		delete(spec, "ephemeralContainers")
-		if created, err = json.Marshal(object); err != nil {
-			return nil, nil, nil, fmt.Errorf("read the pod: %w", err)
+func (c *comparison) again(unchanged bool, identities []annotations.Identity) (original *pod.Pod, fresh *Pod, decision *mutate.Decision, err error) {
+	original = c.running.original(unchanged, identities)
+	isEphemeral := func(c pod.Container) bool { return c.Kind == pod.EphemeralContainers }
+	created := original.Clone()
+	created.Containers = slices.DeleteFunc(created.Containers, isEphemeral)
+	decision, err = c.inject(created, nil)
+	if err == nil && slices.ContainsFunc(original.Containers, isEphemeral) {
+		before := created.Clone()
+		for _, container := range original.Containers {
+			if isEphemeral(container) {
+				created.Containers = append(created.Containers, container)
+			}
 		}
-	}
-	text, decision, err := c.inject(created, nil)
-	if err == nil && debugged {
-		text, err = c.debug(text, ephemeral)
+		_, err = c.inject(created, before)
 	}
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	fresh, err = Read(json.RawMessage(text), c.settings)
-	return original, fresh, decision, err
-}
-
-// debug adds ephemeral containers to a pod, and injects into them.
-func (c *comparison) debug(pod []byte, ephemeral any) ([]byte, error) {
-	var object map[string]any
-	if err := json.Unmarshal(pod, &object); err != nil {
-		return nil, fmt.Errorf("read the pod: %w", err)
-	}
-	spec, _ := object["spec"].(map[string]any)
-	spec["ephemeralContainers"] = ephemeral
-	text, err := json.Marshal(object)
-	if err != nil {
-		return nil, fmt.Errorf("read the pod: %w", err)
-	}
-	text, _, err = c.inject(text, pod)
-	return text, err
-}
-
-// inject decides about the JSON of a pod, and returns it with the patch. old is the pod without its
-// ephemeral containers, or nil for a new pod.
-func (c *comparison) inject(pod, old []byte) ([]byte, *mutate.Decision, error) {
-	decision, err := c.decide(pod, old)
-	if err != nil {
-		return nil, nil, err
-	}
-	text, err := decision.Apply(pod)
-	return text, decision, err
-}
-
-// decide decides about the JSON of a pod.
-func (c *comparison) decide(text, old []byte) (*mutate.Decision, error) {
-	pod, err := mutate.ReadPod(text, c.settings)
-	if err != nil {
-		return nil, err
-	}
-	var before *mutate.Pod
-	if old != nil {
-		if before, err = mutate.ReadPod(old, c.settings); err != nil {
-			return nil, err
-		}
-	}
-	return c.decider.Decide(pod, before)
+	return original, newPod(created, c.settings), decision, nil
 }
 
 // same reports whether a running pod has the credentials of fresh, which was made again from
@@ -354,27 +300,24 @@ func sameVariable(a, b *Variable) bool {
 
 // showsOthers reports whether the running pod differs from a new one only in variables that the
 // containers may have set themselves, and another container shows that the pod was injected with
-// the current values of these variables. created is the JSON of the pod as it was created.
-func (c *comparison) showsOthers(created []byte, fresh *Pod) (bool, error) {
-	original, err := Read(json.RawMessage(created), c.settings)
-	if err != nil {
-		return false, err
-	}
+// the current values of these variables. created is the pod as it was created.
+func (c *comparison) showsOthers(created *pod.Pod, fresh *Pod) bool {
+	original := newPod(created, c.settings)
 	definitions := c.running.definitions(c.settings)
 	found := false
 	for container, other := range c.running.pairs(fresh) {
 		if other == nil {
-			return false, nil
+			return false
 		}
 		for _, name := range differingVariables(container, other, definitions) {
 			found = true
 			own := container.variable(name)
 			if own == nil || !own.Injected || !own.ambiguous || !original.gets(name, c.running, fresh) {
-				return false, nil
+				return false
 			}
 		}
 	}
-	return found, nil
+	return found
 }
 
 // gets reports whether a new pod has a container that did not set the variable, and that gets the

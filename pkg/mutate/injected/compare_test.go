@@ -331,6 +331,33 @@ func TestRemoveFindsTheElementsBesideANull(t *testing.T) {
 	}
 }
 
+// Remove finds mounts and devices by their places in two lists, and keeps a volume that the pod
+// itself mounts, and a label that Lanyard did not write.
+func TestRemoveKeepsWhatIsNotLanyards(t *testing.T) {
+	t.Parallel()
+	s := newSettings(t)
+	running, _ := inject(t, s, account(aws), `{"metadata":{"name":"a","labels":{"x":"y"}},"spec":{"serviceAccountName":"app",
+		"containers":[{"name":"main","volumeDevices":[{"name":"d","devicePath":"/d"}]}]}}`, "")
+	got := decode(t, []byte(running))
+	got["metadata"].(map[string]any)["labels"].(map[string]any)[annotations.IdentityLabel] = "own"
+	spec := got["spec"].(map[string]any)
+	own := map[string]any{"name": "own", "volumeMounts": []any{map[string]any{"name": mutate.VolumeName, "mountPath": "/own"}}}
+	spec["containers"] = append(spec["containers"].([]any), own)
+	if err := injected.Remove(got, s, false); err != nil {
+		t.Fatal(err)
+	}
+	main := spec["containers"].([]any)[0].(map[string]any)
+	if main["volumeMounts"] != nil || main["volumeDevices"] == nil {
+		t.Errorf("got %v, want the device and no mount", main)
+	}
+	if volumes, _ := spec["volumes"].([]any); len(volumes) != 1 {
+		t.Errorf("got the volumes %v, want the one that is still mounted", spec["volumes"])
+	}
+	if labels := got["metadata"].(map[string]any)["labels"]; !cmp.Equal(labels, map[string]any{"x": "y", annotations.IdentityLabel: "own"}) {
+		t.Errorf("got the labels %v, want them unchanged", labels)
+	}
+}
+
 // An API server may have stored such a pod before its ServiceAccount had an identity.
 func TestAPodThatExceedsTheLimitsIsReadBack(t *testing.T) {
 	t.Parallel()

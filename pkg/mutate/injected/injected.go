@@ -17,6 +17,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -121,6 +122,11 @@ func Read(object any, s *annotations.Settings) (*Pod, error) {
 	if err != nil {
 		return nil, err
 	}
+	return newPod(read, s), nil
+}
+
+// newPod returns a pod that was read.
+func newPod(read *pod.Pod, s *annotations.Settings) *Pod {
 	p := &Pod{Name: string(read.Name), Files: map[string]string{}, settings: s, read: read}
 	if value := read.Annotations[annotations.Injected]; value != "" {
 		p.Providers = strings.Split(value, ",")
@@ -142,7 +148,7 @@ func Read(object any, s *annotations.Settings) (*Pod, error) {
 			}
 		}
 	}
-	return p, nil
+	return p
 }
 
 // definitions returns the definitions of the injected providers.
@@ -199,15 +205,16 @@ func tokensOf(v *pod.Volume) []Token {
 
 // newContainer returns a container with its variables and mounts.
 func newContainer(read *pod.Container) Container {
-	c := Container{Name: string(read.Name), Kind: kinds[read.Kind], read: read}
+	c := Container{
+		Name: string(read.Name), Kind: kinds[read.Kind], read: read,
+		Variables: make([]Variable, len(read.Variables)), mounts: make([]mount, len(read.Mounts)),
+	}
 	for i := range read.Variables {
 		v := &read.Variables[i]
-		c.Variables = append(c.Variables, Variable{Name: string(v.Name), Value: string(v.Value), From: v.From, read: v})
+		c.Variables[i] = Variable{Name: string(v.Name), Value: string(v.Value), From: v.From, read: v}
 	}
 	for i := range read.Mounts {
-		if m := &read.Mounts[i]; !m.Device {
-			c.mounts = append(c.mounts, mount{Mount: m})
-		}
+		c.mounts[i].Mount = &read.Mounts[i]
 	}
 	return c
 }
@@ -284,7 +291,7 @@ func Remove(object map[string]any, s *annotations.Settings, unchanged bool) erro
 	if err != nil || len(p.Providers) == 0 {
 		return err
 	}
-	p.removeOwn(object, s, unchanged)
+	p.keep(object, p.withoutOwn(unchanged))
 	return nil
 }
 
@@ -294,41 +301,39 @@ func Remove(object map[string]any, s *annotations.Settings, unchanged bool) erro
 // write for the identities of the ServiceAccount. It also removes sidecars of the other webhook.
 func RemoveAll(object map[string]any, s *annotations.Settings, unchanged bool, identities []annotations.Identity) error {
 	p, err := Read(object, s)
-	if err == nil {
-		p.removeAll(object, s, unchanged, identities)
+	if err != nil || len(p.Providers) == 0 && !p.OfOthers(s) {
+		return err
 	}
-	return err
+	p.keep(object, p.original(unchanged, identities))
+	return nil
 }
 
-// removeAll is RemoveAll for a pod that was read: p is the result of Read for the object.
-func (p *Pod) removeAll(object map[string]any, s *annotations.Settings, unchanged bool, identities []annotations.Identity) {
+// original returns the pod without what RemoveAll removes.
+func (p *Pod) original(unchanged bool, identities []annotations.Identity) *pod.Pod {
 	switch {
 	case len(p.Providers) > 0:
-		p.removeOwn(object, s, unchanged)
-	case p.OfOthers(s):
-		p.removeOthers(object, s, identities)
-	default:
-		return
+		return p.withoutSidecars(p.withoutOwn(unchanged))
+	case p.OfOthers(p.settings):
+		return p.withoutSidecars(p.withoutOthers(identities))
 	}
-	spec, _ := object["spec"].(map[string]any)
-	p.removeSidecars(spec)
+	return p.read.Clone()
 }
 
-// removeOwn removes what Lanyard added to the pod.
-func (p *Pod) removeOwn(object map[string]any, s *annotations.Settings, unchanged bool) {
-	metadata, _ := object["metadata"].(map[string]any)
-	marks, _ := metadata["annotations"].(map[string]any)
-	for _, key := range s.Marks() {
-		delete(marks, key)
+// withoutOwn returns the pod without what Lanyard added.
+func (p *Pod) withoutOwn(unchanged bool) *pod.Pod {
+	result := p.without(func(v *Variable) bool { return unchanged && v.ambiguous }, p.isOwn)
+	for _, key := range p.settings.Marks() {
+		delete(result.Annotations, key)
 	}
-	if labels, _ := metadata["labels"].(map[string]any); labels[annotations.IdentityLabel] == annotations.IdentityInjected {
-		delete(labels, annotations.IdentityLabel)
+	if result.IdentityLabel == annotations.IdentityInjected {
+		result.IdentityLabel = ""
 	}
-	spec, _ := object["spec"].(map[string]any)
-	p.removeInjected(spec, func(v *Variable) bool { return unchanged && v.ambiguous }, func(v *pod.Volume) bool { return p.isOwn(v, s) })
 	if c := p.verifier(); c != nil && c.isAdded() {
-		remove(spec, string(c.read.Kind), []int{c.read.Index})
+		result.Containers = slices.DeleteFunc(result.Containers, func(o pod.Container) bool {
+			return o.Kind == c.read.Kind && o.Index == c.read.Index
+		})
 	}
+	return result
 }
 
 // verifier returns the container that verifies the credentials of the pod, or nil if there is none.
@@ -342,40 +347,34 @@ func (c *Container) isAdded() bool {
 		!slices.ContainsFunc(c.mounts, func(m mount) bool { return !m.injected })
 }
 
-// removeInjected removes the injected mounts and variables, except the container's own variables,
-// and the added volumes, except those that a mount still needs.
-func (p *Pod) removeInjected(spec map[string]any, isOwn func(*Variable) bool, added func(*pod.Volume) bool) {
-	used := map[string]bool{}
+// without returns the pod without the injected mounts and variables, except the container's own
+// variables, and without the added volumes, except those that a mount still needs.
+func (p *Pod) without(isOwn func(*Variable) bool, added func(*pod.Volume) bool) *pod.Pod {
+	result, used := p.read.Clone(), map[string]bool{}
+	result.Containers = result.Containers[:0]
 	for i := range p.Containers {
 		c := &p.Containers[i]
-		var variables, mounts []int
+		kept := *c.read
+		kept.Variables, kept.Mounts = nil, nil
 		for j := range c.Variables {
-			if v := &c.Variables[j]; v.Injected && !isOwn(v) {
-				variables = append(variables, v.read.Index)
+			if v := &c.Variables[j]; !v.Injected || isOwn(v) {
+				kept.Variables = append(kept.Variables, *v.read)
 			}
 		}
 		for _, m := range c.mounts {
-			if m.injected {
-				mounts = append(mounts, m.Index)
-			} else {
+			if !m.injected {
+				kept.Mounts = append(kept.Mounts, *m.Mount)
 				used[string(m.Volume)] = true
 			}
 		}
-		object, _ := elements(spec, string(c.read.Kind))[c.read.Index].(map[string]any)
-		remove(object, "env", variables)
-		remove(object, "volumeMounts", mounts)
+		result.Containers = append(result.Containers, kept)
 	}
-	var volumes []int
-	for i := range p.read.Volumes {
-		if v := &p.read.Volumes[i]; !used[string(v.Name)] && added(v) {
-			volumes = append(volumes, v.Index)
-		}
-	}
-	remove(spec, "volumes", volumes)
+	result.SetVolumes(slices.DeleteFunc(result.Volumes, func(v pod.Volume) bool { return !used[string(v.Name)] && added(&v) }))
+	return result
 }
 
 // isOwn reports whether Lanyard added the volume, by its name and its form.
-func (p *Pod) isOwn(v *pod.Volume, settings *annotations.Settings) bool {
+func (p *Pod) isOwn(v *pod.Volume) bool {
 	switch {
 	case p.isCopy(string(v.Name)):
 		return true
@@ -387,7 +386,7 @@ func (p *Pod) isOwn(v *pod.Volume, settings *annotations.Settings) bool {
 		case s.Token:
 			return !slices.ContainsFunc(p.Tokens, func(t Token) bool { return t.Path == string(s.Path) })
 		case s.File:
-			return !slices.ContainsFunc(settings.Providers, func(d *annotations.Provider) bool {
+			return !slices.ContainsFunc(p.settings.Providers, func(d *annotations.Provider) bool {
 				return d.CredentialFile != nil && d.CredentialFile.Path == string(s.Path)
 			})
 		}
@@ -395,17 +394,47 @@ func (p *Pod) isOwn(v *pod.Volume, settings *annotations.Settings) bool {
 	})
 }
 
-func elements(object map[string]any, member string) []any {
-	list, _ := object[member].([]any)
-	return list
+// keep removes from the JSON object of the pod what a copy of it, without some parts, lacks.
+func (p *Pod) keep(object map[string]any, without *pod.Pod) {
+	metadata, _ := object["metadata"].(map[string]any)
+	if marks, _ := metadata["annotations"].(map[string]any); len(without.Annotations) < len(p.read.Annotations) {
+		maps.DeleteFunc(marks, func(key string, _ any) bool { _, kept := without.Annotations[key]; return !kept })
+	}
+	if labels, _ := metadata["labels"].(map[string]any); without.IdentityLabel != p.read.IdentityLabel {
+		delete(labels, annotations.IdentityLabel)
+	}
+	spec, _ := object["spec"].(map[string]any)
+	kept := map[pod.Kind][]int{}
+	for i := range without.Containers {
+		c := &without.Containers[i]
+		kept[c.Kind] = append(kept[c.Kind], c.Index)
+		list, _ := spec[string(c.Kind)].([]any)
+		container, _ := list[c.Index].(map[string]any)
+		keepElements(container, "env", indices(c.Variables, func(v *pod.Variable) int { return v.Index }))
+		mounts := slices.DeleteFunc(slices.Clone(c.Mounts), func(m pod.Mount) bool { return m.Device })
+		keepElements(container, "volumeMounts", indices(mounts, func(m *pod.Mount) int { return m.Index }))
+	}
+	for kind := range kinds {
+		keepElements(spec, string(kind), kept[kind])
+	}
+	keepElements(spec, "volumes", indices(without.Volumes, func(v *pod.Volume) int { return v.Index }))
 }
 
-// remove removes the elements with these indices from a list. It removes a list that becomes empty.
-func remove(object map[string]any, member string, indices []int) {
-	list := elements(object, member)
+func indices[T any](list []T, index func(*T) int) []int {
+	result := make([]int, len(list))
+	for i := range list {
+		result[i] = index(&list[i])
+	}
+	return result
+}
+
+// keepElements removes all elements of a list but those with these indices, and nulls. It removes a
+// list that becomes empty.
+func keepElements(object map[string]any, member string, indices []int) {
+	list, _ := object[member].([]any)
 	var kept []any
 	for i, element := range list {
-		if !slices.Contains(indices, i) {
+		if element == nil || slices.Contains(indices, i) {
 			kept = append(kept, element)
 		}
 	}

@@ -68,7 +68,7 @@ func (c *Container) ofOthers(v *Variable, d *annotations.Provider) bool {
 // compareOthers compares a pod that another webhook injected. Decide would take its credentials for
 // the containers' own.
 func (c *comparison) compareOthers(unchanged bool) (Comparison, error) {
-	decision, err := c.decide(c.pod, nil)
+	decision, err := c.inject(c.running.read.Clone(), nil)
 	if err != nil {
 		return Comparison{}, err
 	}
@@ -119,21 +119,12 @@ func (p *Pod) lost(fresh *Pod) (result []Difference) {
 	return result
 }
 
-// removeSidecars removes the sidecars of another webhook.
-func (p *Pod) removeSidecars(spec map[string]any) {
-	added := p.sidecars()
-	if added == nil {
-		return
+// withoutSidecars removes the sidecars of another webhook from a copy of the pod.
+func (p *Pod) withoutSidecars(read *pod.Pod) *pod.Pod {
+	if added := p.sidecars(); added != nil {
+		read.Containers = slices.DeleteFunc(read.Containers, func(c pod.Container) bool { return slices.Contains(added.Containers, string(c.Name)) })
 	}
-	indexes := map[pod.Kind][]int{}
-	for i := range p.Containers {
-		if c := &p.Containers[i]; slices.Contains(added.Containers, c.Name) {
-			indexes[c.read.Kind] = append(indexes[c.read.Kind], c.read.Index)
-		}
-	}
-	for kind := range kinds {
-		remove(spec, string(kind), indexes[kind])
-	}
+	return read
 }
 
 // differences compares the credentials of the containers, except those that another webhook
@@ -332,18 +323,17 @@ func parameterOf(v *annotations.Variable, d *annotations.Provider) *annotations.
 	return nil
 }
 
-// removeOthers removes what another webhook added to the pod, and marks it in p as injected.
-func (p *Pod) removeOthers(object map[string]any, s *annotations.Settings, identities []annotations.Identity) {
+// withoutOthers returns the pod without what another webhook added, and marks that in p as injected.
+func (p *Pod) withoutOthers(identities []annotations.Identity) *pod.Pod {
 	for i := range p.Containers {
-		for _, d := range s.Providers {
+		for _, d := range p.settings.Providers {
 			if c := &p.Containers[i]; c.usesOthers(d) {
 				c.markOthers(d, identities)
 			}
 		}
 	}
-	spec, _ := object["spec"].(map[string]any)
-	p.removeInjected(spec, func(*Variable) bool { return false }, func(v *pod.Volume) bool {
-		return len(tokensOf(v)) > 0 && slices.ContainsFunc(s.Providers, func(d *annotations.Provider) bool { return d.CopyVolume == string(v.Name) })
+	return p.without(func(*Variable) bool { return false }, func(v *pod.Volume) bool {
+		return len(tokensOf(v)) > 0 && slices.ContainsFunc(p.settings.Providers, func(d *annotations.Provider) bool { return d.CopyVolume == string(v.Name) })
 	})
 }
 

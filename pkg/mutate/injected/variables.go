@@ -21,12 +21,12 @@ func (m mountedAt) markInjected(definitions []*annotations.Provider) {
 	variables := m.variables
 	type known struct {
 		*annotations.Provider
-		annotations.Variable
+		*annotations.Variable
 	}
 	var before []known
 	for _, d := range definitions {
-		for _, v := range d.Variables {
-			if m.couldGive(&v, d) {
+		for i := range d.Variables {
+			if v := &d.Variables[i]; m.couldGive(v, d) {
 				before = append(before, known{d, v})
 			}
 		}

@@ -12,23 +12,44 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/jsonscan"
 )
 
-// ReadLists reads the volumes, and the variables and mounts of the containers.
+// ReadLists reads the volumes, and the variables and mounts of the containers. Of a pod that ReadAll
+// has read, it checks the limits.
 func (p *Pod) ReadLists() error {
+	if p.elements > 0 {
+		return withField("pod: spec", p.checkLimits())
+	}
+	_, err := p.readLists()
+	return withField("pod: spec", err)
+}
+
+// checkLimits checks the limits of Read for a pod that was read without them.
+func (p *Pod) checkLimits() error {
+	switch {
+	case len(p.Containers) > MaxContainers:
+		return errContainers
+	case p.elements > maxElements:
+		return errElements
+	}
+	return nil
+}
+
+// readLists reads the lists, and returns the number of their elements.
+func (p *Pod) readLists() (elements int, err error) {
 	p.Volumes, p.readOnly, p.variables, p.mounts, p.sources = p.Volumes[:0], p.readOnly[:0], p.variables[:0], p.mounts[:0], p.sources[:0]
 	r := reader{Scanner: new(jsonscan.Scanner), pod: p, elements: len(p.Containers)}
 	most := r.objects(p.VolumesText)
 	p.Volumes, p.sources = slices.Grow(p.Volumes, most), slices.Grow(p.sources, most)
-	err := r.list("volumes", p.VolumesText, r.volume)
-	slices.SortFunc(p.readOnly, bytes.Compare)
+	err = r.list("volumes", p.VolumesText, r.volume)
+	p.SetVolumes(p.Volumes)
 	if p.tooManyContainers {
-		err = fmt.Errorf("%w: it has more than %d containers", ErrTooLarge, MaxContainers)
+		err = errContainers
 	}
 	for i := range p.Containers {
 		if err == nil {
 			err = r.lists(&p.Containers[i])
 		}
 	}
-	return withField("pod: spec", err)
+	return r.elements, err
 }
 
 // lists reads the lists of a container.
@@ -69,7 +90,7 @@ func (r *reader) list(field string, text []byte, element func(index int) error) 
 func (r *reader) elementsOf(element func(index int) error) error {
 	return r.Array(func(i int) error {
 		if r.elements++; r.pod.limited && r.elements > maxElements {
-			return fmt.Errorf("%w: it has more than %d containers, variables, mounts and volumes", ErrTooLarge, maxElements)
+			return errElements
 		}
 		return element(i)
 	})
@@ -145,10 +166,10 @@ var (
 )
 
 func (r *reader) volume(index int) error {
-	v, readOnly, firstSource := Volume{Index: index}, false, len(r.pod.sources)
+	v, firstSource := Volume{Index: index}, len(r.pod.sources)
 	err := r.Object(func(key []byte) error {
 		isObject := r.Kind() == jsonscan.Object
-		readOnly = readOnly || isObject && slices.Contains(alwaysReadOnly, string(key))
+		v.ReadOnly = v.ReadOnly || isObject && slices.Contains(alwaysReadOnly, string(key))
 		switch {
 		case string(key) == "name":
 			return r.bytes(&v.Name)
@@ -156,13 +177,10 @@ func (r *reader) volume(index int) error {
 			v.Projected = isObject
 			return r.projected(&v)
 		case isObject && slices.Contains(maybeReadOnly, string(key)):
-			return r.member("readOnly", func() error { return r.isTrue(&readOnly) })
+			return r.member("readOnly", func() error { return r.isTrue(&v.ReadOnly) })
 		}
 		return nil
 	})
-	if readOnly {
-		r.pod.readOnly = append(r.pod.readOnly, v.Name)
-	}
 	v.Sources = r.pod.sources[firstSource:]
 	r.pod.Volumes = append(r.pod.Volumes, v)
 	return err

@@ -11,6 +11,7 @@ package pod
 import (
 	"bytes"
 	"cmp"
+	"maps"
 	"slices"
 
 	"github.com/lanyard-dev/lanyard/internal/jsonscan"
@@ -49,6 +50,8 @@ type Pod struct {
 	tooManyContainers bool
 	// limited reports whether the limits of the reader apply.
 	limited bool
+	// elements is the number of elements of all lists, if ReadAll has read them.
+	elements int
 	// readOnly are the names of the volumes that the kubelet mounts read-only, sorted.
 	readOnly [][]byte
 	// The memory behind the lists of the containers and the volumes.
@@ -116,6 +119,8 @@ type Volume struct {
 	Projected   bool
 	DefaultMode int64
 	Sources     []Source
+	// ReadOnly reports whether the kubelet mounts the volume read-only.
+	ReadOnly bool
 }
 
 // Source is one source of a projected volume. A file of the downward API is a source of its own.
@@ -167,6 +172,26 @@ func (p *Pod) Volume(name string) *Volume {
 		}
 	}
 	return nil
+}
+
+// Clone returns a copy whose annotations, containers and volumes can be replaced. It refers to the
+// same JSON.
+func (p *Pod) Clone() *Pod {
+	clone := *p
+	clone.Annotations, clone.Containers = maps.Clone(p.Annotations), slices.Clone(p.Containers)
+	clone.Volumes, clone.readOnly = slices.Clone(p.Volumes), slices.Clone(p.readOnly)
+	return &clone
+}
+
+// SetVolumes replaces the volumes.
+func (p *Pod) SetVolumes(volumes []Volume) {
+	p.Volumes, p.readOnly = volumes, p.readOnly[:0]
+	for i := range volumes {
+		if volumes[i].ReadOnly {
+			p.readOnly = append(p.readOnly, volumes[i].Name)
+		}
+	}
+	slices.SortFunc(p.readOnly, bytes.Compare)
 }
 
 // IsReadOnly reports whether the kubelet mounts the volume read-only in every container.

@@ -30,6 +30,11 @@ const (
 // ErrTooLarge is wrapped by the errors for a pod that exceeds a limit.
 var ErrTooLarge = errors.New("the pod is larger than an API server stores")
 
+var (
+	errContainers = fmt.Errorf("%w: it has more than %d containers", ErrTooLarge, MaxContainers)
+	errElements   = fmt.Errorf("%w: it has more than %d containers, variables, mounts and volumes", ErrTooLarge, maxElements)
+)
+
 // Read reads the pod that is the next value of the scanner, for a decision: within limits, and
 // without other annotations than those under Lanyard's prefix, and those that leave a provider to a
 // peer. It replaces the previous content of p and uses its memory again.
@@ -57,7 +62,8 @@ func ReadAll(text []byte) (*Pod, error) {
 		err = withField("pod", scanner.End())
 	}
 	if err == nil {
-		err = p.ReadLists()
+		p.elements, err = p.readLists()
+		err = withField("pod: spec", err)
 	}
 	if err != nil {
 		return nil, err

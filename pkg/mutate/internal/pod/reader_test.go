@@ -119,11 +119,11 @@ func TestReadAllReadsWhatReadingBackNeeds(t *testing.T) {
 		Name: b("a"), GenerateName: b("b"), HasMetadata: true, HasAnnotations: true, HasLabels: true, Windows: true, HasInitContainers: true,
 		Annotations: map[string]string{"lanyard.dev/injected": "aws", "other.dev/x": "y"}, InjectLabel: "false", IdentityLabel: "injected", ServiceAccountName: "c",
 		Volumes: []pod.Volume{
-			{Index: 0, Name: b("t"), Projected: true, DefaultMode: 420, Sources: []pod.Source{
+			{Index: 0, Name: b("t"), Projected: true, DefaultMode: 420, ReadOnly: true, Sources: []pod.Source{
 				{Token: true, Audience: b("aud"), ExpirationSeconds: 3600, Path: b("aws/token")},
 				{File: true, Path: b("gcp/credentials.json"), FieldPath: b("metadata.annotations['x']")}, {File: true, Path: b("p")}, {}, {},
 			}},
-			{Index: 2, Name: b("s")}, {Index: 3, Name: b("d")}, {Index: 4, Name: b("e")},
+			{Index: 2, Name: b("s"), ReadOnly: true}, {Index: 3, Name: b("d"), ReadOnly: true}, {Index: 4, Name: b("e")},
 		},
 		Containers: []pod.Container{
 			{Kind: pod.InitContainers, Name: b("i"), Variables: []pod.Variable{

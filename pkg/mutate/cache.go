@@ -1,0 +1,53 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package mutate
+
+import (
+	"maps"
+	"sync"
+
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
+)
+
+// maxCached limits the memory of a Cache: an entry for three clouds takes some 10 kB.
+const maxCached = 512
+
+// Cache keeps the results of Prepare, because most pods are replicas. Its settings must not change.
+// The zero value is ready to use, also concurrently.
+type Cache struct {
+	mu      sync.RWMutex
+	entries map[key]*Prepared
+}
+
+// Prepare is choice.Prepare with the cache.
+func (c *Cache) Prepare(choice *Choice, serviceAccount *annotations.Object) (*Prepared, error) {
+	if len(serviceAccount.Annotations) == 0 {
+		return choice.Prepare(serviceAccount) // which takes no time
+	}
+	key := choice.key()
+	if entry := c.get(key); entry != nil && maps.Equal(entry.annotations, serviceAccount.Annotations) {
+		return entry, nil
+	}
+	entry, err := choice.Prepare(serviceAccount)
+	if entry != nil {
+		c.put(key, entry)
+	}
+	return entry, err
+}
+
+func (c *Cache) get(k key) *Prepared {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.entries[k]
+}
+
+// put keeps an entry. A full cache is emptied: the entries in use soon come back.
+func (c *Cache) put(k key, entry *Prepared) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.entries == nil || len(c.entries) >= maxCached {
+		c.entries = map[key]*Prepared{}
+	}
+	c.entries[k] = entry
+}
