@@ -59,7 +59,8 @@ func aws() *annotations.Provider {
 		},
 		// Static keys come first in every SDK's chain. JavaScript prefers a profile
 		// and its files, boto3 a profile. Container credentials come after the token in
-		// every chain, so they shadow nothing.
+		// every chain, so they shadow nothing. Sources: aws-sdk-go-v2, config/env_config.go;
+		// botocore, configprovider.py; @aws-sdk/credential-provider-node, defaultProvider.ts.
 		Shadows: []annotations.Shadow{
 			{Name: "AWS_ACCESS_KEY_ID"}, {Name: "AWS_SECRET_ACCESS_KEY"}, {Name: "AWS_ACCESS_KEY"}, {Name: "AWS_SECRET_KEY"},
 			{Name: "AWS_PROFILE"}, {Name: "AWS_DEFAULT_PROFILE"}, {Name: "AWS_SHARED_CREDENTIALS_FILE"}, {Name: "AWS_CONFIG_FILE"},

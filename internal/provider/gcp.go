@@ -60,7 +60,8 @@ func gcp() *annotations.Provider {
 			{Name: "CLOUDSDK_CORE_UNIVERSE_DOMAIN", Value: "{universe-domain}"},
 		},
 		// JavaScript reads GCLOUD_PROJECT first, and Python and Java read it second. JavaScript
-		// also reads both names in lower case, and Cloud Functions set GCP_PROJECT.
+		// also reads both names in lower case, and Cloud Functions set GCP_PROJECT. Sources:
+		// google-auth-library, googleauth.ts; google-auth, _default.py and environment_vars.py.
 		Synonyms: map[string][]string{"project": {"GCLOUD_PROJECT", "GCP_PROJECT", "gcloud_project", "google_cloud_project"}},
 		Derive: func(v annotations.Values) {
 			v["project"] = cmp.Or(v["project"], GCPProjectOf(v["service-account"]), v["default-project"])

@@ -27,7 +27,7 @@ const sections = {
   'Try it': ['quickstart-kind'],
   'Use one cloud': ['clouds', 'issuer', 'apis', 'providers', 'image-pulls', 'identity-later', 'verify'],
   Install: ['install', 'gitops', 'policies', 'hosted-control-planes', 'vcluster', 'callers'],
-  'Switch from another webhook': ['migrate', 'trackers'],
+  'Switch from another webhook': ['migrate'],
   'At night': ['troubleshooting', 'operations', 'cli'],
   Reference: ['reference', 'concepts'],
 }

@@ -148,13 +148,13 @@ func TestReplaceSection(t *testing.T) {
 
 func TestDocumentationHasEverySection(t *testing.T) {
 	t.Parallel()
-	for name, file := range sections() {
-		text, err := os.ReadFile("../../" + file)
-		if err != nil {
-			t.Fatal(err)
-		}
+	text, err := os.ReadFile("../../" + docsFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"load", "peers", "memory", "policies", "feel", "burst", "watch", "cost", "fences", "sizes"} {
 		if _, err := replaceSection(string(text), name, ""); err != nil {
-			t.Errorf("%s: %v", file, err)
+			t.Errorf("%s: %v", docsFile, err)
 		}
 	}
 }

@@ -15,19 +15,11 @@ import (
 )
 
 const (
-	docsFile      = "test/bench/README.md"
-	guardDocsFile = "docs/concepts/guard.md"
-	// plotsDir holds the plots of docsFile.
+	// docsFile contains all tables.
+	docsFile = "test/bench/README.md"
+	// plotsDir contains the plots of docsFile.
 	plotsDir = "test/bench/plots"
 )
-
-// sections returns the page of each table.
-func sections() map[string]string {
-	return map[string]string{
-		"load": docsFile, "peers": docsFile, "memory": docsFile, "policies": docsFile, "feel": docsFile, "burst": docsFile, "watch": docsFile,
-		"cost": guardDocsFile, "fences": guardDocsFile, "sizes": guardDocsFile,
-	}
-}
 
 // outcome is the result of a part.
 type outcome struct {
@@ -176,16 +168,15 @@ func (o *outcome) write() error {
 		if i == 0 {
 			text += o.footer((*check).missed)
 		}
-		file := sections()[t.Section]
-		old, err := os.ReadFile(file)
+		old, err := os.ReadFile(docsFile)
 		if err != nil {
 			return err
 		}
 		doc, err := replaceSection(string(old), t.Section, text)
 		if err != nil {
-			return fmt.Errorf("%s: %w", file, err)
+			return fmt.Errorf("%s: %w", docsFile, err)
 		}
-		if err := os.WriteFile(file, []byte(doc), 0o644); err != nil {
+		if err := os.WriteFile(docsFile, []byte(doc), 0o644); err != nil {
 			return err
 		}
 	}

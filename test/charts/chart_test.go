@@ -111,8 +111,9 @@ func TestNotesNameWhatIsThere(t *testing.T) {
 	one(t, r.objects, "ValidatingAdmissionPolicyBinding/blue-lanyard-guard-injected")
 	for _, want := range []string{
 		"deployment/" + find(r.objects, "Deployment")[0].GetName() + " --namespace security",
-		"mutatingwebhookconfiguration " + find(r.objects, "MutatingWebhookConfiguration")[0].GetName() + "\n",
-		"validatingadmissionpolicybinding blue-lanyard-guard-pods blue-lanyard-guard-injected\n",
+		"mutatingwebhookconfiguration/" + find(r.objects, "MutatingWebhookConfiguration")[0].GetName() + " ",
+		"validatingwebhookconfiguration/" + find(r.objects, "ValidatingWebhookConfiguration")[0].GetName() + " ",
+		"validatingadmissionpolicybinding/blue-lanyard-guard-pods validatingadmissionpolicybinding/blue-lanyard-guard-injected\n",
 		"helm test blue --namespace security",
 		"lanyard.dev/aws-role-arn=",
 	} {

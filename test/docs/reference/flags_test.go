@@ -6,10 +6,8 @@ package reference
 import (
 	"strings"
 
-	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/lanyard-dev/lanyard/cmd/webhook/app"
 	"github.com/lanyard-dev/lanyard/internal/options"
 )
 
@@ -21,24 +19,6 @@ func flags() (string, error) {
 		b.WriteString("\n### " + name + "\n\n" + flagTable(groups.FlagSets[name]))
 	}
 	return b.String() + "\n", nil
-}
-
-// commands lists the subcommands and their flags.
-func commands() (string, error) {
-	var b strings.Builder
-	for _, command := range app.NewCommand(nil).Commands() {
-		b.WriteString("\n### " + code(command.CommandPath()) + "\n\n" + description(command) + "\n\n" + flagTable(command.Flags()))
-	}
-	return b.String() + "\n", nil
-}
-
-// description returns the help of a command as paragraphs.
-func description(command *cobra.Command) string {
-	paragraphs := strings.Split(command.Long, "\n\n")
-	for i, paragraph := range paragraphs {
-		paragraphs[i] = escape(strings.ReplaceAll(paragraph, "\n", " "))
-	}
-	return strings.Join(paragraphs, "\n\n")
 }
 
 // flagTable lists flags, each with its default after a "=".

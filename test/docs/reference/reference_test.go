@@ -58,7 +58,7 @@ func sections() map[string][]section {
 			{"variables", variables},
 			{"shadows", shadows},
 		},
-		"flags.md":   {{"flags", flags}, {"commands", commands}},
+		"flags.md":   {{"flags", flags}},
 		"metrics.md": {{"metrics", metricsTable}},
 		"reasons.md": {{"objects", objectReasons}, {"containers", containerReasons}},
 

@@ -87,7 +87,7 @@ func runPage(t testing.TB, page string, answers map[string]string) run {
 	r := run{directory: t.TempDir()}
 	stubs, calls := t.TempDir(), filepath.Join(t.TempDir(), "calls")
 	stub := standIn(answers)
-	for _, name := range []string{"aws", "az", "gcloud", "helm", "kubectl", "vault"} {
+	for _, name := range []string{"aws", "az", "gcloud", "helm", "kubectl", "lanyard", "vault"} {
 		if err := process.WriteScript(filepath.Join(stubs, name), stub); err != nil {
 			t.Fatal(err)
 		}
