@@ -5,22 +5,21 @@
 //   SITE_VERSION  the version of the pages: "main", which is the default, or a tag
 //   SITE_BASE     the path of the site on its server, by default "/"
 //   SITE_OUT      the folder that the site is written to, by default bin/site
-import { readFileSync } from 'node:fs'
 import { join, relative } from 'node:path'
 import { defineConfig } from 'vitepress'
-import { anchor, home, place, published, repository, resolve, root, sidebar, title, versions } from './pages.mjs'
+import { anchor, home, inline, place, published, repository, resolve, root, sidebar, title, versions } from './pages.mjs'
 
 const version = process.env.SITE_VERSION || 'main'
 const hero = home(version)
-const icon = 'data:image/svg+xml;base64,' + readFileSync(join(root, 'charts/lanyard/icon.svg')).toString('base64')
+const icon = inline('charts/lanyard/icon.svg')
 
 // links changes the links of a page to the links of the site. The text of a link that is
 // the name of a page becomes the title of the page.
 function links(md) {
   md.core.ruler.push('lanyard-links', ({ tokens, env }) => {
     const file = relative(root, env.realPath ?? env.path)
-    // The home page begins below the buttons.
-    if (file === 'README.md') tokens.splice(0, tokens.findIndex((t) => t.type === 'heading_open' && t.tag === 'h2'))
+    // The top of the home page is its hero: a heading and three paragraphs, of three tokens each.
+    if (file === 'README.md') tokens.splice(0, 12)
     for (const { children } of tokens.filter((t) => t.children)) {
       children.forEach((token, i) => {
         if (token.type !== 'link_open') return
@@ -47,13 +46,13 @@ export default defineConfig({
   rewrites: place,
   lang: 'en',
   title: 'Lanyard',
-  description: hero.text,
+  description: hero.tagline,
   head: [
     ['link', { rel: 'icon', href: icon }],
-    ['meta', { property: 'og:title', content: hero.name }],
-    ['meta', { property: 'og:description', content: hero.text }],
+    ['meta', { property: 'og:title', content: `${hero.name}: ${hero.text}` }],
+    ['meta', { property: 'og:description', content: hero.tagline }],
   ],
-  transformPageData: (page) => page.filePath === 'README.md' && { frontmatter: { layout: 'home', hero } },
+  transformPageData: (page) => page.filePath === 'README.md' && { title: `${hero.name}: ${hero.text}`, titleTemplate: ':title', frontmatter: { layout: 'home', hero } },
   vite: { plugins: [{ name: 'lanyard-vue', enforce: 'pre', resolveId }] },
   markdown: { anchor: { slugify: anchor }, config: links },
   themeConfig: {

@@ -96,15 +96,18 @@ export function resolve(file, href, ref) {
 export const anchor = (heading) =>
   heading.trim().toLowerCase().replace(/[^\p{L}\p{N} _-]/gu, '').replaceAll(' ', '-')
 
-// home returns the top of the home page, which is the top of README.md: the name, what it is
-// in one sentence, and a line of links, which are the buttons.
+// home returns the top of the home page, which is the top of README.md: the name, a title,
+// what it is in one sentence, a line of links, which are the buttons, and a picture.
 export function home(ref) {
-  const top = /^# (.+)\n\n(.+)\n\n(\*\*\[.+)\n/.exec(readFileSync(join(root, 'README.md'), 'utf8'))
-  if (!top) throw new Error('README.md: want a heading, one line of text and a line **[text](link) · ...** at the top')
-  const [, name, text, line] = top
-  const actions = [...line.matchAll(/\[(.+?)\]\((.+?)\)/g)].map(([, text, href], i) => {
-    const link = resolve('README.md', href, ref).href
-    return { text, link: link.replace(/(index)?\.md(?=#|$)/, (_, isIndex) => (isIndex ? '' : '.html')), theme: i ? 'alt' : 'brand' }
+  const top = /^# (.+): (.+)\n\n(.+)\n\n\*\*(\[.+)\*\*\n\n!\[(.+)\]\((.+)\)\n/.exec(readFileSync(join(root, 'README.md'), 'utf8'))
+  if (!top) throw new Error('README.md: want at its top "# NAME: TITLE", one line of text, a line "**[TEXT](LINK) · ...**" and a picture')
+  const [, name, text, tagline, links, alt, picture] = top
+  const actions = [...links.matchAll(/\[(.+?)\]\((.+?)\)/g)].map(([, text, href], i) => {
+    const link = resolve('README.md', href, ref).href.replace(/(index)?\.md(?=#|$)/, (_, isIndex) => (isIndex ? '' : '.html'))
+    return { text, link, theme: i ? 'alt' : 'brand' }
   })
-  return { name, text, actions }
+  return { name, text, tagline, actions, image: { src: inline(picture), alt } }
 }
+
+// inline returns a picture as a URL that contains it.
+export const inline = (file) => 'data:image/svg+xml;base64,' + readFileSync(join(root, file)).toString('base64')
