@@ -112,7 +112,7 @@ async function front(page, url) {
     const buttons = await page.locator('.VPHero .action a').evaluateAll((all) => all.map((a) => ({ text: a.textContent.trim(), bottom: a.getBoundingClientRect().bottom })))
     check(`${buttons.map((b) => b.text)}` === `${want.actions.map((a) => a.text)}`, `home, ${device}: got the buttons ${buttons.map((b) => b.text)}`)
     check(buttons.length === 3 && buttons.every((b) => b.bottom <= viewport.height), `home, ${device}: want three buttons that are seen without scrolling`)
-    const shown = await page.locator('main img').evaluateAll((all) => all.filter((i) => i.naturalWidth).map((i) => i.alt))
+    const shown = await page.locator('.VPHome img').evaluateAll((all) => all.filter((i) => i.naturalWidth).map((i) => i.alt))
     check(`${shown}` === `${images}`, `home, ${device}: got the pictures ${shown}, want ${images}`)
     const [before, after] = await page.locator('.sides > div').evaluateAll((all) => all.map((e) => e.getBoundingClientRect().top))
     check(device === 'desktop' ? before === after : before < after, `home, ${device}: got before at ${before} and after at ${after}`)
