@@ -4,8 +4,8 @@
 #
 # Writes the generated files: from the chart the manifests of deploy/, from the
 # comments of its values.yaml its README and the descriptions of its schema, from the
-# code the tables of docs/reference, and from the causes of errors the lists of
-# docs/troubleshooting.
+# code the tables of docs/reference, from recordings the pictures of terminals in docs/, and
+# from the causes of errors the lists of docs/troubleshooting.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../test/charts"
 
@@ -14,7 +14,11 @@ go test -count=1 -run='^TestTheFencesOfThePoliciesAreTheChartsFences$' . -update
 go test -count=1 -run='^(TestTheHelpersFollowFromTheProviders|TestGeneratedManifestsAreUpToDate|TestEveryValueHasADescription)$' . -update
 go tool helm-docs --chart-search-root=../../charts --sort-values-order=file --log-level=warning
 
-cd ../docs
+cd ../..
+# The first test writes a recording, which the second makes a picture of.
+go test -count=1 -run='^TestTheRecordingOfTheFirstExample$' ./test/demo -update
+cd test/docs
+go test -count=1 -run='^TestThePicturesOfTerminalsShowRecordings$' . -update
 go test -count=1 ./reference -update
 
 cd ../..

@@ -9,7 +9,7 @@ import { existsSync, mkdirSync, readdirSync, readFileSync, statSync } from 'node
 import { createServer } from 'node:http'
 import { extname, join, relative } from 'node:path'
 import { chromium } from 'playwright-core'
-import { published, root, versions } from './.vitepress/pages.mjs'
+import { home, published, root, versions } from './.vitepress/pages.mjs'
 
 const [site, base, shots] = process.argv.slice(2)
 const desktop = { width: 1280, height: 800 }
@@ -19,7 +19,7 @@ const searches = {
   'aws-role-arn': /annotations|clouds\/aws/,
   'workload identity pool': /clouds\/gcp/,
 }
-const pictured = { '': 'home', 'clouds/aws.html': 'aws', 'concepts/guard.html': 'guard' } // pages for screenshots
+const pictured = { '': 'home', 'docs.html': 'docs', 'clouds/aws.html': 'aws', 'concepts/guard.html': 'guard' } // pages for screenshots
 
 let checks = 0
 const failures = []
@@ -85,7 +85,7 @@ async function visit(page, url) {
     check(found.broken.length === 0, `${name}: got no picture ${found.broken}`)
     all.set(address, found)
   }
-  const sources = files(join(root, 'docs'), '.md').length
+  const sources = files(join(root, 'docs'), '.md').length + 1 // and README.md
   check(all.size === sources, `got ${all.size} pages, want ${sources}`)
   for (const [address, { links }] of all) {
     for (const link of links.filter((l) => l.startsWith(url))) {
@@ -95,6 +95,33 @@ async function visit(page, url) {
     }
   }
   console.log(`${all.size} pages, ${[...all.values()].flatMap((p) => p.links).length} links`)
+}
+
+// front checks the home page: what it is, the buttons, the pictures, and the pod before and
+// after, side by side where there is room.
+async function front(page, url) {
+  const want = home('main')
+  const images = [...readFileSync(join(root, 'README.md'), 'utf8').matchAll(/^!\[(.+?)\]/gm)].map(([, alt]) => alt)
+  check(images.length >= 4, `got ${images.length} pictures in README.md, want 4`)
+  for (const [device, viewport] of Object.entries({ desktop, phone })) {
+    await page.setViewportSize(viewport)
+    await page.goto(url)
+    for (const text of [want.name, want.text, want.tagline]) {
+      check(await page.locator('.VPHero').getByText(text, { exact: true }).isVisible(), `home, ${device}: got no ${text}`)
+    }
+    const buttons = await page.locator('.VPHero .action a').evaluateAll((all) => all.map((a) => ({ text: a.textContent.trim(), bottom: a.getBoundingClientRect().bottom })))
+    check(`${buttons.map((b) => b.text)}` === `${want.actions.map((a) => a.text)}`, `home, ${device}: got the buttons ${buttons.map((b) => b.text)}`)
+    check(buttons.length === 3 && buttons.every((b) => b.bottom <= viewport.height), `home, ${device}: want three buttons that are seen without scrolling`)
+    const shown = await page.locator('.VPHome img').evaluateAll((all) => all.filter((i) => i.naturalWidth).map((i) => i.alt))
+    check(`${shown}` === `${images}`, `home, ${device}: got the pictures ${shown}, want ${images}`)
+    const [before, after] = await page.locator('.sides > div').evaluateAll((all) => all.map((e) => e.getBoundingClientRect().top))
+    check(device === 'desktop' ? before === after : before < after, `home, ${device}: got before at ${before} and after at ${after}`)
+  }
+  for (const { text, link } of want.actions) {
+    await page.goto(url)
+    await page.click(`.VPHero .action a:text-is("${text}")`)
+    await page.waitForURL(new RegExp(link.replace(/[.?]/g, '\\$&') + '$'))
+  }
 }
 
 // search types each query, and opens the best result.
@@ -126,7 +153,7 @@ async function schemes(browser, url) {
       for (const [path, name] of Object.entries(pictured)) {
         await page.goto(url + path)
         check((await shade(page)) === scheme, `${name}: got the scheme ${await shade(page)}, want ${scheme}`)
-        await page.screenshot({ path: join(shots, `${name}-${device}-${scheme}.png`) })
+        await page.screenshot({ path: join(shots, `${name}-${device}-${scheme}.png`), fullPage: name === 'home' })
       }
       await menus(page, device, scheme)
       await context.close()
@@ -210,6 +237,7 @@ const browser = await chromium.launch({
 const page = await browser.newPage()
 watch(page, url)
 await visit(page, url)
+await front(page, url)
 await search(page, url)
 await schemes(browser, url)
 await pictures(page)

@@ -1,23 +1,25 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// VitePress builds docs/ as it is. Environment variables:
+// VitePress builds README.md, as the home page, and docs/ as they are. Environment variables:
 //   SITE_VERSION  the version of the pages: "main", which is the default, or a tag
 //   SITE_BASE     the path of the site on its server, by default "/"
 //   SITE_OUT      the folder that the site is written to, by default bin/site
-import { readFileSync } from 'node:fs'
 import { join, relative } from 'node:path'
 import { defineConfig } from 'vitepress'
-import { anchor, index, published, repository, resolve, root, sidebar, title, versions } from './pages.mjs'
+import { anchor, home, inline, place, published, repository, resolve, root, sidebar, title, versions } from './pages.mjs'
 
 const version = process.env.SITE_VERSION || 'main'
-const icon = 'data:image/svg+xml;base64,' + readFileSync(join(root, 'charts/lanyard/icon.svg')).toString('base64')
+const hero = home(version)
+const icon = inline('charts/lanyard/icon.svg')
 
 // links changes the links of a page to the links of the site. The text of a link that is
 // the name of a page becomes the title of the page.
 function links(md) {
   md.core.ruler.push('lanyard-links', ({ tokens, env }) => {
     const file = relative(root, env.realPath ?? env.path)
+    // The top of the home page is its hero: a heading and three paragraphs, of three tokens each.
+    if (file === 'README.md') tokens.splice(0, 12)
     for (const { children } of tokens.filter((t) => t.children)) {
       children.forEach((token, i) => {
         if (token.type !== 'link_open') return
@@ -29,22 +31,28 @@ function links(md) {
   })
 }
 
-// resolveId resolves the imports of the pages here, because no folder above docs/ has
+// resolveId resolves the imports of the pages here, because no folder above them has
 // node_modules.
 function resolveId(id, importer, options) {
-  if (/^vue(\/|$)/.test(id) && importer?.startsWith(join(root, 'docs'))) return this.resolve(id, import.meta.filename, options)
+  if (/^vue(\/|$)/.test(id) && importer && !relative(root, importer).startsWith('site')) return this.resolve(id, import.meta.filename, options)
 }
 
 export default defineConfig({
-  srcDir: '../docs',
+  srcDir: '..',
+  srcExclude: ['!(docs)/**/*', '!(README).md'],
   outDir: join(root, process.env.SITE_OUT || 'bin/site'),
   cacheDir: join(root, 'bin/site-cache'),
   base: process.env.SITE_BASE || '/',
-  rewrites: index,
+  rewrites: place,
   lang: 'en',
   title: 'Lanyard',
-  description: 'Short-lived cloud credentials for pods, configured by annotations on their ServiceAccount.',
-  head: [['link', { rel: 'icon', href: icon }]],
+  description: hero.tagline,
+  head: [
+    ['link', { rel: 'icon', href: icon }],
+    ['meta', { property: 'og:title', content: `${hero.name}: ${hero.text}` }],
+    ['meta', { property: 'og:description', content: hero.tagline }],
+  ],
+  transformPageData: (page) => page.filePath === 'README.md' && { title: `${hero.name}: ${hero.text}`, titleTemplate: ':title', frontmatter: { layout: 'home', hero } },
   vite: { plugins: [{ name: 'lanyard-vue', enforce: 'pre', resolveId }] },
   markdown: { anchor: { slugify: anchor }, config: links },
   themeConfig: {
@@ -52,8 +60,11 @@ export default defineConfig({
     search: { provider: 'local', options: { detailedView: true } },
     outline: [2, 3],
     sidebar: sidebar(),
-    nav: [{ text: version, items: versions().map((v) => ({ text: v, link: published(v), target: '_self', noIcon: true })) }],
+    nav: [
+      { text: 'Documentation', link: '/docs' },
+      { text: version, items: versions().map((v) => ({ text: v, link: published(v), target: '_self', noIcon: true })) },
+    ],
     socialLinks: [{ icon: 'github', link: repository }],
-    editLink: version === 'main' ? { pattern: `${repository}/edit/main/docs/:path`, text: 'Edit this page' } : undefined,
+    editLink: version === 'main' ? { pattern: `${repository}/edit/main/:path`, text: 'Edit this page' } : undefined,
   },
 })

@@ -1,7 +1,8 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// The pages of docs/, their order and their links.
+// The pages of the site: README.md, which is the home page, and docs/; their order and
+// their links.
 import { execFileSync } from 'node:child_process'
 import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs'
 import { dirname, join } from 'node:path/posix'
@@ -44,8 +45,12 @@ function pages(folder = '') {
 
 const isIndex = (page) => /(^|\/)README$/.test(page)
 
-// index is the name of a page on the site, where README is the index of its folder.
-export const index = (page) => page.replace(/(^|\/)README(\.md)?$/, '$1index$2')
+// index is the name of a page of docs/ on the site, where README is the index of its folder.
+// The list of all pages is "docs", because the index of the site is the home page.
+export const index = (page) => page.replace(/^README(?=\.md$|$)/, 'docs').replace(/\/README(?=\.md$|$)/, '/index')
+
+// place returns the place of a file on the site.
+export const place = (file) => (file === 'README.md' ? 'index.md' : index(file.slice('docs/'.length)))
 
 // title returns the first heading of a page, as plain text.
 export function title(page) {
@@ -75,16 +80,34 @@ export function sidebar() {
 }
 
 // resolve returns the link of a page for the site, and the page that it leads to. file is
-// the path of the page with the link href. Pages of docs/ are on the site; all other files are in the repository, at ref.
+// the path of the page with the link href. README.md and docs/ are on the site; all other
+// files are in the repository, at ref.
 export function resolve(file, href, ref) {
   if (/^([a-z][a-z+.-]*:|\/\/|#)/i.test(href)) return { href }
   const [, path, hash] = /^([^#]*)(.*)$/.exec(href)
   const target = join(dirname(file), decodeURI(path))
   if (target.startsWith('..') || !existsSync(join(root, target))) throw new Error(`${file}: got no file for the link ${href}`)
-  if (target.startsWith('docs/') && target.endsWith('.md')) return { href: index(target.slice('docs'.length)) + hash, page: target.slice('docs/'.length, -3) }
+  if (target === 'README.md') return { href: '/' + place(target) + hash }
+  if (target.startsWith('docs/') && target.endsWith('.md')) return { href: '/' + place(target) + hash, page: target.slice('docs/'.length, -3) }
   return { href: `${repository}/${statSync(join(root, target)).isDirectory() ? 'tree' : 'blob'}/${ref}/${target}${hash}` }
 }
 
 // anchor returns the anchor of a heading on GitHub, which the links of the pages have.
 export const anchor = (heading) =>
   heading.trim().toLowerCase().replace(/[^\p{L}\p{N} _-]/gu, '').replaceAll(' ', '-')
+
+// home returns the top of the home page, which is the top of README.md: the name, a title,
+// what it is in one sentence, a line of links, which are the buttons, and a picture.
+export function home(ref) {
+  const top = /^# (.+): (.+)\n\n(.+)\n\n\*\*(\[.+)\*\*\n\n!\[(.+)\]\((.+)\)\n/.exec(readFileSync(join(root, 'README.md'), 'utf8'))
+  if (!top) throw new Error('README.md: want at its top "# NAME: TITLE", one line of text, a line "**[TEXT](LINK) · ...**" and a picture')
+  const [, name, text, tagline, links, alt, picture] = top
+  const actions = [...links.matchAll(/\[(.+?)\]\((.+?)\)/g)].map(([, text, href], i) => {
+    const link = resolve('README.md', href, ref).href.replace(/(index)?\.md(?=#|$)/, (_, isIndex) => (isIndex ? '' : '.html'))
+    return { text, link, theme: i ? 'alt' : 'brand' }
+  })
+  return { name, text, tagline, actions, image: { src: inline(picture), alt } }
+}
+
+// inline returns a picture as a URL that contains it.
+export const inline = (file) => 'data:image/svg+xml;base64,' + readFileSync(join(root, file)).toString('base64')

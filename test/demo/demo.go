@@ -101,10 +101,7 @@ func (d *demo) show(ctx context.Context, examples []*example) ([]*result, error)
 	for _, e := range examples {
 		r := &result{example: e.name}
 		results = append(results, r)
-		d.headline(e.file(), e.title)
-		for key, value := range sorted(e.account.Annotations) {
-			d.printf("  %s: %s\n", d.bold(key), value)
-		}
+		d.showExample(e)
 		showPod := d.showPod
 		if e.denied {
 			showPod = d.showDenial
@@ -115,6 +112,14 @@ func (d *demo) show(ctx context.Context, examples []*example) ([]*result, error)
 		d.problems(r)
 	}
 	return d.showMore(ctx, results, examples)
+}
+
+// showExample prints the name of an example and the annotations of its ServiceAccount.
+func (d *demo) showExample(e *example) {
+	d.headline(e.file(), e.title)
+	for key, value := range sorted(e.account.Annotations) {
+		d.printf("  %s: %s\n", d.bold(key), value)
+	}
 }
 
 // showMore shows a debugger, a program in a pod, and how pods are created without the

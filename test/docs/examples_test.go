@@ -220,28 +220,35 @@ func TestTheReadmeShowsWhatAPodGets(t *testing.T) {
 	for _, pod := range []map[string]any{want, manifest} {
 		delete(pod["metadata"].(map[string]any), "namespace") // is left out
 	}
-	var shown []map[string]any
-	var pod string
+	var before, after string
 	for _, b := range blocksOf(pages(t)["README.md"]) {
-		if b.language == "yaml" {
-			var object map[string]any
-			unmarshal(t, []byte(b.text), &object)
-			shown, pod = append(shown, object), b.text
+		switch b.language {
+		case "yaml":
+			before += b.text
+		case "diff":
+			after += b.text
 		}
 	}
-	if diff := cmp.Diff([]map[string]any{account, want}, shown); diff != "" {
-		t.Errorf("README.md (-the golden case %s +shown):\n%s", c.File, diff)
+	first, second, _ := strings.Cut(before, "---\n")
+	var written, sent, shown map[string]any
+	unmarshal(t, []byte(first), &written)
+	unmarshal(t, []byte(second), &sent)
+	if diff := cmp.Diff([]map[string]any{account, manifest}, []map[string]any{written, sent}); diff != "" {
+		t.Errorf("README.md, before (-the golden case %s +shown):\n%s", c.File, diff)
 	}
-	var sent []string
-	for line := range strings.Lines(pod) {
-		if !strings.HasSuffix(line, "# +\n") {
-			sent = append(sent, line)
+	var context, all strings.Builder
+	for line := range strings.Lines(after) {
+		all.WriteString(line[1:])
+		if line[0] == ' ' {
+			context.WriteString(line[1:])
 		}
 	}
-	var before map[string]any
-	unmarshal(t, []byte(strings.Join(sent, "")), &before)
-	if diff := cmp.Diff(manifest, before); diff != "" {
-		t.Errorf("README.md, without the lines with # + (-the pod that is sent +shown):\n%s", diff)
+	unmarshal(t, []byte(all.String()), &shown)
+	if diff := cmp.Diff(want, shown); diff != "" {
+		t.Errorf("README.md, after (-the golden case %s +shown):\n%s", c.File, diff)
+	}
+	if diff := cmp.Diff(second, context.String()); diff != "" {
+		t.Errorf("README.md (-the pod before +the lines after without +):\n%s", diff)
 	}
 }
 
