@@ -25,7 +25,7 @@ export function versions() {
 // pages. Every page of docs/ must be in one section.
 const sections = {
   'Try it': ['quickstart-kind'],
-  'Use one cloud': ['clouds', 'issuer', 'apis', 'providers', 'image-pulls', 'identity-later'],
+  'Use one cloud': ['clouds', 'issuer', 'apis', 'providers', 'image-pulls', 'identity-later', 'authors'],
   Install: ['install', 'gitops', 'policies', 'hosted-control-planes', 'vcluster', 'callers'],
   'Switch from another webhook': ['migrate', 'trackers'],
   'At night': ['troubleshooting', 'operations', 'cli'],
