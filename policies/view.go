@@ -65,7 +65,7 @@ type providerView struct {
 	Allowed   []string
 	Derived   []derivedView
 	Wants     []wantView
-	// File is the content of the credential file; empty for none.
+	// File is the content of the credential file, or empty if there is none.
 	File string
 }
 

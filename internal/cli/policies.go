@@ -1,8 +1,7 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package policies is the command policies.
-package policies
+package cli
 
 import (
 	_ "embed"
@@ -12,27 +11,26 @@ import (
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
 
+	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
-	"github.com/lanyard-dev/lanyard/internal/cli/survey"
 	"github.com/lanyard-dev/lanyard/policies"
 )
 
-//go:embed help.txt
-var help string
+//go:embed policies.txt
+var policiesHelp string
 
-// NewCommand returns the command policies.
-func NewCommand(c *command.CLI) *cobra.Command {
+func newPoliciesCommand(c *command.CLI) *cobra.Command {
 	var file, name string
 	var source policies.Source
 	var compares bool
-	cmd := command.New(help, cobra.NoArgs, func(*cobra.Command, []string) error {
+	cmd := command.New(policiesHelp, cobra.NoArgs, func(*cobra.Command, []string) error {
 		if file != "" {
 			if err := readConfig(file, &source); err != nil {
 				return err
 			}
 		}
 		text := ""
-		s, err := survey.PolicySettings(&source)
+		s, err := cluster.PolicySettings(&source)
 		if err == nil {
 			text, err = policies.Generate(s, name, &source)
 		}
@@ -40,7 +38,7 @@ func NewCommand(c *command.CLI) *cobra.Command {
 			return c.Found("%v", err)
 		}
 		if compares {
-			return diff(c, text)
+			return diffPolicies(c, text)
 		}
 		_, err = fmt.Fprint(c.Out, text)
 		return err

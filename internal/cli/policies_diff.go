@@ -1,7 +1,7 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package policies
+package cli
 
 import (
 	"cmp"
@@ -18,10 +18,10 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
-// diff writes the changes that an install of the text would make in the cluster, as kubectl
+// diffPolicies writes the changes that an install of the text would make in the cluster, as kubectl
 // diff does, and returns command.ErrFound if there are any. A dry run fills in the defaults. If
 // nothing is installed, it says so.
-func diff(c *command.CLI, text string) error {
+func diffPolicies(c *command.CLI, text string) error {
 	differences, isInstalled, page := []string(nil), false, command.NewPage(c.Out)
 	err := resource.NewBuilder(c.Flags).Unstructured().Stream(strings.NewReader(text), "policies").Flatten().Do().Visit(func(info *resource.Info, err error) error {
 		if err != nil {
