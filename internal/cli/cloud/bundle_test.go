@@ -138,7 +138,7 @@ func TestMistakesInBundles(t *testing.T) {
 	t.Parallel()
 	const statement = `{"kind": "AWSProviderSpec", "statementEntries": [{"effect": "Allow", "action": ["s3:GetObject"], "resource": "*"}]}`
 	valid := request("a", statement)
-	change := func(old, new string) string { return strings.Replace(valid, old, new, 1) }
+	change := func(part, by string) string { return strings.Replace(valid, part, by, 1) }
 	for name, test := range map[string]struct {
 		text, want string
 		flags      []string
