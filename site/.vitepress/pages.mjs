@@ -26,7 +26,7 @@ export function versions() {
 // pages. Every page of docs/ must be in one section.
 const sections = {
   'Try it': ['quickstart-kind'],
-  'Use one cloud': ['clouds', 'issuer', 'apis', 'providers', 'image-pulls', 'identity-later', 'verify'],
+  'Use one cloud': ['clouds', 'issuer', 'apis', 'providers', 'image-pulls', 'identity-later', 'verify', 'authors'],
   Install: ['install', 'gitops', 'policies', 'hosted-control-planes', 'vcluster', 'callers'],
   'Switch from another webhook': ['migrate'],
   'At night': ['troubleshooting', 'operations', 'cli'],

@@ -14,6 +14,10 @@ import (
 // maxGoogleSubject is the length of the longest subject in bytes.
 const maxGoogleSubject = 127
 
+// namespaceClaim is the namespace of a token's ServiceAccount, in Google's dialect of CEL. As the
+// attribute "namespace", it lets a role name all ServiceAccounts of a namespace as a principalSet.
+const namespaceClaim = "assertion['kubernetes.io']['namespace']"
+
 // trustGCP returns the trust configuration of Google Cloud, with or without a service account to
 // impersonate.
 func trustGCP(token *Token) (Trust, error) {
@@ -35,8 +39,8 @@ func trustGCP(token *Token) (Trust, error) {
 	emailNumber, _, _ := strings.Cut(email, "-compute@") // of Compute Engine's service account
 	return fill("gcp", token, struct {
 		*Token
-		Provider, Email, Number, PoolID, ProviderID, AllowedAudience, EmailProject, EmailNumber string
-	}{token, full, email, number, pool, name, allowed, provider.GCPProjectOf(email), emailNumber})
+		Provider, Email, Number, PoolID, ProviderID, AllowedAudience, EmailProject, EmailNumber, NamespaceClaim string
+	}{token, full, email, number, pool, name, allowed, provider.GCPProjectOf(email), emailNumber, namespaceClaim})
 }
 
 // Principal returns the name of the subject in Google Cloud.

@@ -58,6 +58,8 @@ type Token struct {
 	Identity, ResourceGroup string
 	// Project is the ID of the project of Google's pool; if it is empty, the shell looks the ID up.
 	Project string
+	// Grant are permissions that the identity gets, or nil if the user gives it some.
+	Grant *Grant
 	// JWKS are the cluster's public keys, to be uploaded; if it is empty, the provider reads the
 	// keys from the issuer.
 	JWKS string
@@ -110,13 +112,17 @@ const maxName = 64
 // Name returns the name of an object that belongs to the ServiceAccount, such as
 // shop-cart. A name that is too long is cut and gets a hash of the whole.
 func (t *Token) Name() string {
-	name := strings.ReplaceAll(t.Namespace+"-"+t.ServiceAccount, ".", "-")
-	if len(name) <= maxName {
+	return shorten(strings.ReplaceAll(t.Namespace+"-"+t.ServiceAccount, ".", "-"), t.Subject(), maxName)
+}
+
+// shorten returns a name that is not longer than limit. A cut name ends with a hash of whole.
+func shorten(name, whole string, limit int) string {
+	if len(name) <= limit {
 		return name
 	}
-	sum := sha256.Sum256([]byte(t.Subject()))
+	sum := sha256.Sum256([]byte(whole))
 	suffix := "-" + hex.EncodeToString(sum[:4])
-	return name[:maxName-len(suffix)] + suffix
+	return strings.TrimRight(name[:limit-len(suffix)], "-") + suffix
 }
 
 // Label returns the name of a Terraform resource that belongs to the
@@ -140,7 +146,7 @@ func fill(cloud string, token *Token, values any) (Trust, error) {
 
 // execute returns the texts of the templates in files, by their names.
 func execute(values any, files ...string) (Trust, error) {
-	functions := template.FuncMap{"sh": Quote, "file": File, "base": path.Base, "public": Public, "json": compact, "tf": literal, "id": identifier}
+	functions := template.FuncMap{"sh": Quote, "file": File, "base": path.Base, "public": Public, "json": compact, "tf": literal, "tfdoc": heredoc, "tflist": list, "id": identifier, "cut": cut, "join": strings.Join}
 	parsed, err := template.New("").Funcs(functions).ParseFS(templates, files...)
 	if err != nil {
 		return nil, err
@@ -178,9 +184,31 @@ func identifier(text string) string {
 }
 
 // literal returns a text as a string of Terraform, which expands nothing in it.
-func literal(text string) string {
-	return strings.NewReplacer("${", "$${", "%{", "%%{").Replace(compact(text))
+func literal(text string) string { return unexpanded(compact(text)) }
+
+// unexpanded returns the text of a string of Terraform, in which it expands nothing.
+func unexpanded(text string) string {
+	return strings.NewReplacer("${", "$${", "%{", "%%{").Replace(text)
 }
+
+// heredoc returns JSON as a string of Terraform of several lines.
+func heredoc(json string) string { return "<<EOF\n" + unexpanded(json) + "\nEOF" }
+
+// list returns texts as a list of Terraform, in a block that is indented.
+func list(indent int, texts []string) string {
+	margin := "\n" + strings.Repeat(" ", indent)
+	var all strings.Builder
+	for _, text := range texts {
+		all.WriteString(margin + "  " + literal(text) + ",")
+	}
+	if len(texts) == 0 {
+		return "[]"
+	}
+	return "[" + all.String() + margin + "]"
+}
+
+// cut returns the parts of KEY=VALUE.
+func cut(annotation string) []string { return strings.SplitN(annotation, "=", 2) }
 
 // compact returns a value as JSON without the escapes for HTML.
 func compact(value any) string {

@@ -48,13 +48,20 @@ const (
 func NewTrustCommand(c *command.CLI) *cobra.Command {
 	k := &trustCommand{CLI: c, part: partAll}
 	k.cmd = command.New(help("trust"), cobra.ArbitraryArgs, func(cmd *cobra.Command, args []string) error {
+		if err := k.bundle.check(cmd, args); err != nil {
+			return err
+		}
+		if len(k.bundle.Files.Filenames) > 0 {
+			return k.runBundle(cmd.Context())
+		}
 		if len(args) < 2 {
 			return command.Usagef("a provider and a ServiceAccount are missing: %s trust aws|azure|gcp|PROVIDER NAME", c.Name)
 		}
 		k.provider = args[0]
 		return k.run(cmd.Context(), args[1:])
 	})
-	k.addFlags("the provider", outputShell)
+	k.addFlags("the provider", outputShell, outputTerraform)
+	k.bundle.addFlags(k)
 	k.cmd.Flags().BoolVar(&k.uploadKeys, "upload-keys", false, "Register the cluster's public keys, so that the provider does not have to read the issuer. They always are if the issuer is not public.")
 	k.cmd.Flags().StringToStringVar(&k.given, "parameter", nil, "Parameter of the provider, as NAME=VALUE. Defaults to the annotation. Can be repeated.")
 	k.cmd.AddCommand(append(cloudCommands(c), newTrustIssuerCommand(c))...)
@@ -73,6 +80,8 @@ type trustCommand struct {
 	given map[string]string
 	// flags has the values of flags that are about all ServiceAccounts.
 	flags Token
+	// bundle has the flags for CredentialsRequests.
+	bundle bundle
 
 	settings   *annotations.Settings
 	definition *annotations.Provider
@@ -164,6 +173,9 @@ func (k *trustCommand) run(ctx context.Context, args []string) error {
 	if err := k.define(); err != nil {
 		return err
 	}
+	if k.custom() && k.Format == outputTerraform {
+		return command.Usagef("--output terraform: the text of provider %s is for the shell", k.provider)
+	}
 	if k.custom() && len(names) > 1 {
 		return command.Usagef("provider %s: got %d ServiceAccounts, want one: its text is for one", k.provider, len(names))
 	}
@@ -183,13 +195,18 @@ func (k *trustCommand) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
+	k.warn(t)
+	return k.Write(k.CLI, &trustResult{trust, cmp.Or(k.Format, outputShell), k.part})
+}
+
+// warn warns about what the configuration for a token may lack.
+func (k *trustCommand) warn(t *Token) {
 	if err := k.Webhook.Unread; err != nil && k.audience == "" {
 		k.Note("warning: the settings of the webhook could not be read, so the audience %s may not be the cluster's: %v. Pass the configuration file with --config.", t.Audience, err)
 	}
 	if !Public(t.Issuer) && t.JWKS == "" {
 		k.Note("warning: the issuer %s is not public, so the cloud cannot read its keys", t.Issuer)
 	}
-	return k.Write(k.CLI, &trustResult{trust, cmp.Or(k.Format, outputShell), k.part})
 }
 
 // tokens returns the tokens of the ServiceAccounts, which must be for one identity.

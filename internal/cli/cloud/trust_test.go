@@ -237,7 +237,7 @@ func TestShellOfGCPUploadsTheKeys(t *testing.T) {
 		{"gcloud", "iam", "workload-identity-pools", "create", "production", "--project", "my-project", "--location", "global"},
 		{
 			"gcloud", "iam", "workload-identity-pools", "providers", "create-oidc", "kubernetes", "--project", "my-project", "--location", "global",
-			"--workload-identity-pool", "production", "--issuer-uri", publicIssuer, "--attribute-mapping", "google.subject=assertion.sub", "--jwk-json-path", "jwks.json",
+			"--workload-identity-pool", "production", "--issuer-uri", publicIssuer, "--attribute-mapping", "google.subject=assertion.sub,attribute.namespace=assertion['kubernetes.io']['namespace']", "--jwk-json-path", "jwks.json",
 		},
 		{"gcloud", "iam", "service-accounts", "add-iam-policy-binding", email, "--role", "roles/iam.workloadIdentityUser", "--member", principal},
 	}

@@ -14,6 +14,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
 )
@@ -97,6 +98,38 @@ var _ = Describe("trust", func() {
 		code, _, errOut = lanyard(ctx, append(args, "ingester", "ruler")...)
 		Expect(code).To(Equal(command.ExitFailed))
 		Expect(errOut).To(ContainSubstring(`aws-role-arn is "` + role + `" for ingester, and "` + other + `" for ruler: each needs a command of its own`))
+	})
+
+	It("gives the pods of CredentialsRequests their roles, and shows what changed", func(ctx SpecContext) {
+		command := func(args ...string) (int, string) {
+			code, out, errOut := lanyardAs(ctx, env.kubeconfig, "", args...)
+			Expect(errOut).To(Or(BeEmpty(), And(HavePrefix(unreadSettings), HaveSuffix(unreadHint))))
+			return code, "$ lanyard " + strings.ReplaceAll(strings.Join(args, " "), "testdata/", "") + "\n" + out
+		}
+		for _, format := range []string{"shell", "terraform"} {
+			code, out := command("trust", "-f", "testdata/bundle", "--name", "prod", "--role-arn-prefix", "arn:aws:iam::111122223333:role/", "--issuer", publicIssuer, "--output", format)
+			Expect(code).To(BeZero(), out)
+			expectGolden("trust-bundle as "+format, out)
+		}
+		code, out := command("trust", "-f", "testdata/bundle", "--diff", "testdata/bundle-previous")
+		Expect(code).To(Equal(1))
+		expectGolden("trust-bundle-diff", out)
+
+		// Annotated as the shell would, and with the issuer of the cluster.
+		_, out, _ = lanyard(ctx, "trust", "-f", "testdata/bundle", "--name", "prod", "--role-arn-prefix", "arn:aws:iam::111122223333:role/")
+		Expect(out).To(ContainSubstring("--url " + clusterIssuer(ctx) + " "))
+		newNamespace(ctx, "image-registry")
+		for _, name := range []string{"registry-operator", "registry"} {
+			_, rest, found := strings.Cut(out, "kubectl annotate serviceaccount "+name+" --namespace image-registry --overwrite \\\n  ")
+			Expect(found).To(BeTrue(), out)
+			annotation, _, _ := strings.Cut(rest, "\n")
+			key, value, _ := strings.Cut(annotation, "=")
+			newServiceAccount(ctx, "image-registry", name, map[string]string{key: value})
+			pod, err := env.client.CoreV1().Pods("image-registry").Create(ctx, newPod("probe", name), dryRun)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(pod.Spec.Containers[0].Env).To(ContainElement(corev1.EnvVar{Name: "AWS_ROLE_ARN", Value: "arn:aws:iam::111122223333:role/prod-image-registry-credentials"}))
+			Expect(out).To(ContainSubstring(`"system:serviceaccount:image-registry:` + name + `"`))
+		}
 	})
 
 	DescribeTable("names what is missing or wrong", func(ctx SpecContext, code int, want string, args ...string) {

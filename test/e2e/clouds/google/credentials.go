@@ -108,7 +108,7 @@ func (g *google) impersonate(r *http.Request, email string, entry *journal.Entry
 	}
 	members := g.accounts[email]
 	// Delegates would need rights that the trust file cannot express.
-	if len(request.Delegates) > 0 || !slices.Contains(members, federated.principal()) && !slices.Contains(members, federated.set()) {
+	if len(request.Delegates) > 0 || !federated.isOneOf(members) {
 		return 0, denied("iam.serviceAccounts.getAccessToken", "Permission 'iam.serviceAccounts.getAccessToken' denied on resource (or it may not exist).")
 	}
 	if len(request.Scope) == 0 {

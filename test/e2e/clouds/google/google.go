@@ -38,11 +38,13 @@ const (
 	// workloadIdentityUser is the role that lets members impersonate a service
 	// account.
 	workloadIdentityUser = "roles/iam.workloadIdentityUser"
+	// namespaceOfToken is the expression for the namespace of a token's ServiceAccount.
+	namespaceOfToken = "assertion['kubernetes.io']['namespace']"
 )
 
 var (
 	providerName = regexp.MustCompile(`^(projects/[0-9]+/locations/global/workloadIdentityPools/[a-z0-9-]+)/providers/[a-z0-9-]+$`)
-	member       = regexp.MustCompile(`^(principal:` + iam + `projects/[0-9]+/locations/global/workloadIdentityPools/[a-z0-9-]+/subject/.+|principalSet:` + iam + `projects/[0-9]+/locations/global/workloadIdentityPools/[a-z0-9-]+/\*)$`)
+	member       = regexp.MustCompile(`^(principal:` + iam + `projects/[0-9]+/locations/global/workloadIdentityPools/[a-z0-9-]+/subject/.+|principalSet:` + iam + `projects/[0-9]+/locations/global/workloadIdentityPools/[a-z0-9-]+/(\*|attribute\.namespace/.+))$`)
 )
 
 // Hosts are the hosts of the three APIs that the libraries use.
@@ -76,14 +78,18 @@ type provider struct {
 	audiences []string
 	// subjectClaim is the claim that google.subject is mapped from.
 	subjectClaim string
+	// mapsNamespace reports whether attribute.namespace is the namespace of the ServiceAccount.
+	mapsNamespace bool
 }
 
 // grant describes a federated token.
 type grant struct {
 	pool    string
 	subject string
-	scopes  []string
-	expires time.Time
+	// namespace is attribute.namespace, or empty if the provider does not map it.
+	namespace string
+	scopes    []string
+	expires   time.Time
 	// token is the exchanged Kubernetes token.
 	token issuer.Token
 }
@@ -131,8 +137,13 @@ func compile(p trust.WorkloadIdentityPoolProvider, tokens *issuer.Issuer) (provi
 		return provider{}, fmt.Errorf("attributeCondition %q: conditions are not supported", p.AttributeCondition)
 	}
 	claim, ok := strings.CutPrefix(p.AttributeMapping["google.subject"], "assertion.")
-	if others := slices.Collect(maps.Keys(p.AttributeMapping)); len(others) != 1 || !ok || !regexp.MustCompile(`^\w+$`).MatchString(claim) {
-		return provider{}, fmt.Errorf("got attributeMapping %v, want only google.subject with the value assertion.CLAIM: other attributes and expressions are not supported", p.AttributeMapping)
+	mapped := 1
+	mapsNamespace := p.AttributeMapping["attribute.namespace"] == namespaceOfToken
+	if mapsNamespace {
+		mapped++
+	}
+	if len(p.AttributeMapping) != mapped || !ok || !regexp.MustCompile(`^\w+$`).MatchString(claim) {
+		return provider{}, fmt.Errorf("got attributeMapping %v, want google.subject with the value assertion.CLAIM, and perhaps attribute.namespace with the value %s: other attributes and expressions are not supported", p.AttributeMapping, namespaceOfToken)
 	}
 	audiences := p.OIDC.AllowedAudiences
 	if len(audiences) == 0 {
@@ -144,7 +155,7 @@ func compile(p trust.WorkloadIdentityPoolProvider, tokens *issuer.Issuer) (provi
 			return provider{}, fmt.Errorf("jwksJson: %w", err)
 		}
 	}
-	return provider{tokens: tokens, pool: parts[1], issuer: p.OIDC.IssuerURI, audiences: audiences, subjectClaim: claim}, nil
+	return provider{tokens: tokens, pool: parts[1], issuer: p.OIDC.IssuerURI, audiences: audiences, subjectClaim: claim, mapsNamespace: mapsNamespace}, nil
 }
 
 // users returns the members that may impersonate the service account with the
@@ -157,7 +168,7 @@ func users(policy trust.IAMPolicy) ([]string, error) {
 		}
 		for _, m := range binding.Members {
 			if !member.MatchString(m) {
-				return nil, fmt.Errorf("got member %q, want a principal:// with a subject or a principalSet:// of a whole pool: other members are not supported", m)
+				return nil, fmt.Errorf("got member %q, want a principal:// with a subject, or a principalSet:// of a whole pool or of attribute.namespace: other members are not supported", m)
 			}
 		}
 		members = append(members, binding.Members...)
@@ -170,9 +181,12 @@ func (g grant) principal() string {
 	return "principal:" + iam + g.pool + "/subject/" + g.subject
 }
 
-// set returns IAM's name for all identities of the pool.
-func (g grant) set() string {
-	return "principalSet:" + iam + g.pool + "/*"
+// isOneOf reports whether the members contain the identity, or a set that it is in: all identities
+// of the pool, or those of its namespace.
+func (g grant) isOneOf(members []string) bool {
+	set := "principalSet:" + iam + g.pool
+	return slices.Contains(members, g.principal()) || slices.Contains(members, set+"/*") ||
+		g.namespace != "" && slices.Contains(members, set+"/attribute.namespace/"+g.namespace)
 }
 
 // accessToken returns a new opaque token.

@@ -40,13 +40,14 @@ const (
 
 func config() trust.Google {
 	bySubject := map[string]string{"google.subject": "assertion.sub"}
+	byNamespace := map[string]string{"google.subject": "assertion.sub", "attribute.namespace": "assertion['kubernetes.io']['namespace']"}
 	oidc := trust.OIDC{IssuerURI: issuertest.URL}
 	account := func(email, member string) trust.ServiceAccount {
 		return trust.ServiceAccount{Email: email, Policy: trust.IAMPolicy{Bindings: []trust.Binding{{Role: "roles/iam.workloadIdentityUser", Members: []string{member}}}}}
 	}
 	return trust.Google{
 		WorkloadIdentityPoolProviders: []trust.WorkloadIdentityPoolProvider{
-			{Name: provider, OIDC: oidc, AttributeMapping: bySubject},
+			{Name: provider, OIDC: oidc, AttributeMapping: byNamespace},
 			{Name: other, OIDC: oidc, AttributeMapping: bySubject},
 			{Name: narrow, OIDC: trust.OIDC{IssuerURI: issuertest.URL, AllowedAudiences: []string{"openshift", "vault"}}, AttributeMapping: bySubject},
 			{Name: elsewhere, OIDC: trust.OIDC{IssuerURI: "https://nobody.test"}, AttributeMapping: bySubject},
@@ -56,6 +57,8 @@ func config() trust.Google {
 			account(cart, principal),
 			account(everyone, "principalSet://iam.googleapis.com/"+pool+"/*"),
 			account(someone, principal+"2"),
+			account("of-shop@proj.iam.gserviceaccount.com", "principalSet://iam.googleapis.com/"+pool+"/attribute.namespace/shop"),
+			account("of-bank@proj.iam.gserviceaccount.com", "principalSet://iam.googleapis.com/"+pool+"/attribute.namespace/bank"),
 			{Email: "nobody@proj.iam.gserviceaccount.com"},
 		},
 	}
@@ -311,6 +314,7 @@ func TestImpersonationIsGranted(t *testing.T) {
 	}{
 		"to the subject":                     {email: cart, authorization: "Bearer " + federated, body: usual, lifetime: time.Hour},
 		"to a member that is the whole pool": {email: everyone, authorization: "Bearer " + federated, body: usual, lifetime: time.Hour},
+		"to a member that is its namespace":  {email: "of-shop@proj.iam.gserviceaccount.com", authorization: "Bearer " + federated, body: usual, lifetime: time.Hour},
 		"with the IAM scope":                 {email: cart, authorization: "Bearer " + forIAM, body: usual, lifetime: time.Hour},
 		"without delegates":                  {email: cart, authorization: "bearer " + federated, body: `{"delegates": null, "scope": ["x"], "lifetime": "600s"}`, lifetime: 10 * time.Minute},
 		"without a lifetime":                 {email: cart, authorization: "Bearer " + federated, body: `{"scope": ["x"]}`, lifetime: time.Hour},
@@ -358,6 +362,7 @@ func TestImpersonationIsRefused(t *testing.T) {
 		"a pod of another ServiceAccount":   {email: cart, authorization: "Bearer " + otherSubject, body: usual, status: 403, code: "PERMISSION_DENIED", message: deniedText},
 		"another service account":           {email: someone, authorization: "Bearer " + federated, body: usual, status: 403, code: "PERMISSION_DENIED", message: deniedText},
 		"another pool":                      {email: everyone, authorization: "Bearer " + otherPool, body: usual, status: 403, code: "PERMISSION_DENIED", message: deniedText},
+		"another namespace":                 {email: "of-bank@proj.iam.gserviceaccount.com", authorization: "Bearer " + federated, body: usual, status: 403, code: "PERMISSION_DENIED", message: deniedText},
 		"the same subject, another pool":    {email: cart, authorization: "Bearer " + otherPool, body: usual, status: 403, code: "PERMISSION_DENIED", message: deniedText},
 		"a service account without members": {email: "nobody@proj.iam.gserviceaccount.com", authorization: "Bearer " + federated, body: usual, status: 403, code: "PERMISSION_DENIED", message: deniedText},
 		"an unknown service account":        {email: "x@proj.iam.gserviceaccount.com", authorization: "Bearer " + federated, body: usual, status: 403, code: "PERMISSION_DENIED", message: deniedText},

@@ -94,6 +94,9 @@ func (g *google) federate(ctx context.Context, form url.Values, entry *journal.E
 	}
 	subject, _ := token.Claims[p.subjectClaim].(string)
 	granted := grant{pool: p.pool, subject: subject, scopes: strings.Fields(form.Get("scope")), token: token, expires: now.Add(maxLifetime)}
+	if kubernetes, _ := token.Claims["kubernetes.io"].(map[string]any); p.mapsNamespace {
+		granted.namespace, _ = kubernetes["namespace"].(string)
+	}
 	if token.Expires.Before(granted.expires) {
 		granted.expires = token.Expires
 	}

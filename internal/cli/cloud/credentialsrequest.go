@@ -1,0 +1,407 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cloud
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/yaml"
+)
+
+// CredentialsRequest says which permissions at a cloud the ServiceAccounts of a component need.
+// It is the object of OpenShift's Cloud Credential Operator (pkg/apis/cloudcredential/v1 in
+// github.com/openshift/cloud-credential-operator), which components and operators ship with
+// their manifests.
+type CredentialsRequest struct {
+	// Name is the name of the object. Identities and trust do not depend on its namespace.
+	Name string
+	// Provider is the cloud.
+	Provider string
+	// Namespace is the namespace of the ServiceAccounts, and Secret the name of the Secret that they
+	// would read. Both are part of the identity's name, as for ccoctl.
+	Namespace, Secret string
+	ServiceAccounts   []string
+	// TokenPath is where the component reads its token, and RoleARN a role that exists already. Both
+	// may be empty.
+	TokenPath, RoleARN string
+	Permissions        Permissions
+}
+
+// Permissions are what a CredentialsRequest asks a cloud for.
+type Permissions struct {
+	// Statements are of AWS.
+	Statements []Statement `json:"statements,omitempty"`
+	// Roles are roles of Azure or of Google that exist.
+	Roles []string `json:"roles,omitempty"`
+	// Actions and DataActions are the contents of a new role: of Azure, or of Google, whose roles
+	// have no DataActions.
+	Actions     []string `json:"actions,omitempty"`
+	DataActions []string `json:"dataActions,omitempty"`
+}
+
+// Statement is a statement of an IAM policy, in the form of a CredentialsRequest.
+type Statement struct {
+	Effect    string                    `json:"effect"`
+	Action    []string                  `json:"action"`
+	Resource  string                    `json:"resource"`
+	Condition map[string]map[string]any `json:"policyCondition,omitempty"`
+}
+
+const (
+	credentialsRequestVersion = "cloudcredential.openshift.io/v1"
+	// maxBundle limits all files of a bundle. The one of an OpenShift release has 100 KiB.
+	maxBundle = 8 << 20
+	// deleteAnnotation marks a request of an earlier release, and featureSetAnnotation one that is not
+	// part of a usual cluster. ccoctl ignores both.
+	deleteAnnotation     = "release.openshift.io/delete"
+	featureSetAnnotation = "release.openshift.io/feature-set"
+)
+
+// rawRequest has the fields of a CredentialsRequest. spec and providerSpec are read strictly, because
+// a field that is not known may limit the permissions.
+type rawRequest struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+	Spec              json.RawMessage   `json:"spec"`
+	Items             []json.RawMessage `json:"items"` // of a list
+}
+
+type rawSpec struct {
+	SecretRef           struct{ Name, Namespace string } `json:"secretRef"`
+	ProviderSpec        json.RawMessage                  `json:"providerSpec"`
+	ServiceAccountNames []string                         `json:"serviceAccountNames"`
+	CloudTokenPath      string                           `json:"cloudTokenPath"`
+}
+
+type awsProviderSpec struct {
+	metav1.TypeMeta  `json:",inline"`
+	StatementEntries []Statement `json:"statementEntries"`
+	STSIAMRoleARN    string      `json:"stsIAMRoleARN"`
+}
+
+type azureProviderSpec struct {
+	metav1.TypeMeta `json:",inline"`
+	RoleBindings    []struct {
+		Role string `json:"role"`
+	} `json:"roleBindings"`
+	Permissions     []string `json:"permissions"`
+	DataPermissions []string `json:"dataPermissions"`
+}
+
+type gcpProviderSpec struct {
+	metav1.TypeMeta  `json:",inline"`
+	PredefinedRoles  []string `json:"predefinedRoles"`
+	Permissions      []string `json:"permissions"`
+	SkipServiceCheck bool     `json:"skipServiceCheck"` // about a check of ccoctl
+}
+
+// BundleReader reads CredentialsRequests from files.
+type BundleReader struct {
+	// Note is called with the reason why a request is left out.
+	Note func(format string, args ...any)
+
+	read     int
+	requests []*CredentialsRequest
+	errs     []error
+}
+
+// Read reads the CredentialsRequests of a file, in YAML or JSON, and ignores other objects. name
+// names the file in errors. A mistake in a request is an error of Requests, so that the user sees
+// all of them.
+func (b *BundleReader) Read(name string, r io.Reader) error {
+	text, err := io.ReadAll(io.LimitReader(r, int64(maxBundle-b.read)+1))
+	if b.read += len(text); b.read > maxBundle {
+		err = fmt.Errorf("the files have more than %d bytes", maxBundle)
+	}
+	reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))
+	for n := 1; err == nil; n++ {
+		var part []byte
+		if part, err = reader.Read(); errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err == nil {
+			part, err = yaml.YAMLToJSONStrict(part)
+		}
+		if err == nil {
+			err = b.object(part)
+		}
+		if err != nil {
+			err = fmt.Errorf("document %d: %w", n, err)
+		}
+	}
+	return fmt.Errorf("%s: %w", name, err)
+}
+
+// object adds an object, or the objects of a list.
+func (b *BundleReader) object(text []byte) error {
+	var raw rawRequest
+	// An object of another kind may have other fields of these names.
+	if err := json.Unmarshal(text, &raw.TypeMeta); err != nil || raw.Kind == "" {
+		return nil //nolint:nilerr // not an object of Kubernetes
+	}
+	isRequest := raw.APIVersion == credentialsRequestVersion && raw.Kind == "CredentialsRequest"
+	isList := raw.Kind == "List" || raw.APIVersion == credentialsRequestVersion && raw.Kind == "CredentialsRequestList"
+	if !isRequest && !isList {
+		return nil
+	}
+	if err := json.Unmarshal(text, &raw); err != nil {
+		return err
+	}
+	for _, item := range raw.Items {
+		if err := b.object(item); err != nil {
+			return err
+		}
+	}
+	if !isRequest {
+		return nil
+	}
+	if raw.Annotations[deleteAnnotation] == "true" || raw.Annotations[featureSetAnnotation] != "" {
+		b.Note("credentialsrequest %s is left out: it has the annotation %s or %s", raw.Name, deleteAnnotation, featureSetAnnotation)
+		return nil
+	}
+	request, err := newCredentialsRequest(&raw)
+	if err != nil {
+		b.errs = append(b.errs, fmt.Errorf("credentialsrequest %s: %w", raw.Name, err))
+		return nil
+	}
+	b.requests = append(b.requests, request)
+	return nil
+}
+
+// Requests returns the requests for a cloud, or for all clouds if cloud is empty, in the order of
+// clouds and names.
+func (b *BundleReader) Requests(cloud string) ([]*CredentialsRequest, error) {
+	errs := slices.Clone(b.errs)
+	slices.SortStableFunc(b.requests, func(a, b *CredentialsRequest) int {
+		return cmp.Or(cmp.Compare(a.Provider, b.Provider), cmp.Compare(a.Name, b.Name))
+	})
+	users := map[[4]string]string{} // the names of the requests
+	use := func(r *CredentialsRequest, field, name string) {
+		key := [4]string{r.Provider, field, r.Namespace, name}
+		if other, used := users[key]; used {
+			errs = append(errs, fmt.Errorf("credentialsrequest %s: %s: %s/%s is also in credentialsrequest %s, and has one identity of %s", r.Name, field, r.Namespace, name, other, r.Provider))
+		}
+		users[key] = r.Name
+	}
+	var requests []*CredentialsRequest
+	for _, r := range b.requests {
+		if cloud != "" && r.Provider != cloud {
+			continue
+		}
+		requests = append(requests, r)
+		use(r, "spec.secretRef", r.Secret)
+		for _, name := range r.ServiceAccounts {
+			use(r, "spec.serviceAccountNames", name)
+		}
+	}
+	if len(requests) == 0 && len(errs) == 0 {
+		return nil, errors.New("no CredentialsRequest found; extract them with oc adm release extract --credentials-requests, or from the operator's bundle")
+	}
+	return requests, errors.Join(errs...)
+}
+
+// newCredentialsRequest returns the request, or an error that names the field that is wrong or
+// cannot be expressed.
+func newCredentialsRequest(raw *rawRequest) (*CredentialsRequest, error) {
+	var spec rawSpec
+	if err := strict("spec", raw.Spec, &spec); err != nil {
+		return nil, err
+	}
+	r := &CredentialsRequest{
+		Name: raw.Name, Namespace: spec.SecretRef.Namespace, Secret: spec.SecretRef.Name,
+		ServiceAccounts: spec.ServiceAccountNames, TokenPath: spec.CloudTokenPath,
+	}
+	names := [][2]string{{"metadata.name", r.Name}, {"spec.secretRef.name", r.Secret}, {"spec.secretRef.namespace", r.Namespace}}
+	for i, name := range r.ServiceAccounts {
+		names = append(names, [2]string{fmt.Sprintf("spec.serviceAccountNames[%d]", i), name})
+	}
+	for _, field := range names {
+		if errs := validation.IsDNS1123Subdomain(field[1]); len(errs) > 0 {
+			return nil, fmt.Errorf("%s: %q: %s", field[0], field[1], errs[0])
+		}
+	}
+	if len(r.ServiceAccounts) == 0 {
+		return nil, errors.New("spec.serviceAccountNames: is empty, so no pod could use the identity")
+	}
+	if err := r.readProvider(spec.ProviderSpec); err != nil {
+		return nil, err
+	}
+	return r, r.Permissions.check(r.Provider)
+}
+
+// strict decodes a part of a request. A field that is not known is an error.
+func strict(path string, text json.RawMessage, into any) error {
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(into); err != nil {
+		return fmt.Errorf("%s: cannot be expressed: %w", path, err)
+	}
+	return nil
+}
+
+// readProvider sets what depends on the cloud.
+func (r *CredentialsRequest) readProvider(text json.RawMessage) error {
+	const path = "spec.providerSpec"
+	var meta metav1.TypeMeta
+	if err := json.Unmarshal(text, &meta); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	p := &r.Permissions
+	switch meta.Kind {
+	case "AWSProviderSpec":
+		var spec awsProviderSpec
+		err := strict(path, text, &spec)
+		r.Provider, p.Statements, r.RoleARN = "aws", spec.StatementEntries, spec.STSIAMRoleARN
+		return err
+	case "AzureProviderSpec":
+		var spec azureProviderSpec
+		err := strict(path, text, &spec)
+		for _, binding := range spec.RoleBindings {
+			p.Roles = append(p.Roles, binding.Role)
+		}
+		r.Provider, p.Actions, p.DataActions = "azure", spec.Permissions, spec.DataPermissions
+		return err
+	case "GCPProviderSpec":
+		var spec gcpProviderSpec
+		err := strict(path, text, &spec)
+		r.Provider, p.Roles, p.Actions = "gcp", spec.PredefinedRoles, spec.Permissions
+		return err
+	}
+	return fmt.Errorf("%s.kind: %q cannot be expressed, only AWSProviderSpec, AzureProviderSpec and GCPProviderSpec", path, meta.Kind)
+}
+
+// maxPolicy is the size of all inline policies of a role of IAM, without white space.
+const maxPolicy = 10240
+
+// permission is a role, or an action in a role, with wildcards.
+var permission = regexp.MustCompile(`^[A-Za-z0-9*][A-Za-z0-9*_./:() -]*$`)
+
+// check returns an error for permissions that no command can give.
+func (p *Permissions) check(provider string) error {
+	const path = "spec.providerSpec: "
+	if len(p.Statements)+len(p.Roles)+len(p.Actions)+len(p.DataActions) == 0 {
+		return errors.New(path + "has no permissions")
+	}
+	for i, s := range p.Statements {
+		switch {
+		case s.Effect != "Allow" && s.Effect != "Deny":
+			return fmt.Errorf("%sstatementEntries[%d].effect: got %q, want Allow or Deny", path, i, s.Effect)
+		case len(s.Action) == 0 || s.Resource == "":
+			return fmt.Errorf("%sstatementEntries[%d]: needs an action and a resource", path, i)
+		}
+	}
+	if n := len(compact(json.RawMessage(p.Policy()))); provider == "aws" && n > maxPolicy {
+		return fmt.Errorf("%sstatementEntries: the policy has %d bytes; the inline policies of a role of AWS have at most %d", path, n, maxPolicy)
+	}
+	for _, one := range slices.Concat(p.Roles, p.Actions, p.DataActions) {
+		if !permission.MatchString(one) {
+			return fmt.Errorf("%s%q is not the name of a permission or a role", path, one)
+		}
+	}
+	return nil
+}
+
+// Policy returns the statements as the document of an IAM policy.
+func (p *Permissions) Policy() string {
+	type statement struct {
+		Effect    string
+		Action    []string
+		Resource  string
+		Condition map[string]map[string]any `json:",omitempty"`
+	}
+	document := struct {
+		Version   string
+		Statement []statement
+	}{Version: "2012-10-17"}
+	for _, s := range p.Statements {
+		document.Statement = append(document.Statement, statement(s))
+	}
+	var text bytes.Buffer
+	if err := json.Indent(&text, []byte(compact(document)), "", "  "); err != nil {
+		panic(err) // it was encoded just now
+	}
+	return text.String()
+}
+
+// lines returns the request as sorted lines, one for each thing that a cloud or a cluster is told.
+func (r *CredentialsRequest) lines() []string {
+	lines := []string{"secret " + r.Namespace + "/" + r.Secret}
+	add := func(what string, values ...string) {
+		for _, value := range values {
+			if value != "" {
+				lines = append(lines, what+" "+value)
+			}
+		}
+	}
+	add("serviceaccount", r.ServiceAccounts...)
+	add("token path", r.TokenPath)
+	add("role ARN", r.RoleARN)
+	for _, s := range r.Permissions.Statements {
+		condition := ""
+		if len(s.Condition) > 0 {
+			condition = " if " + compact(s.Condition)
+		}
+		for _, action := range s.Action {
+			add(s.Effect, action+" on "+s.Resource+condition)
+		}
+	}
+	add("role", r.Permissions.Roles...)
+	add("permission", r.Permissions.Actions...)
+	add("data permission", r.Permissions.DataActions...)
+	slices.Sort(lines)
+	return slices.Compact(lines)
+}
+
+// Difference is how a request differs from the one of the same name in another bundle.
+type Difference struct {
+	Name     string   `json:"name"`
+	Provider string   `json:"provider"`
+	Added    []string `json:"added,omitempty"`
+	Removed  []string `json:"removed,omitempty"`
+}
+
+// Differences returns the requests that differ, in the order of clouds and names. A request that is
+// missing in one of the bundles has nothing there.
+func Differences(old, current []*CredentialsRequest) []Difference {
+	type key struct{ provider, name string }
+	lines := map[key]*[2][]string{}
+	var keys []key
+	for i, requests := range [][]*CredentialsRequest{old, current} {
+		for _, r := range requests {
+			k := key{r.Provider, r.Name}
+			if lines[k] == nil {
+				lines[k] = &[2][]string{}
+				keys = append(keys, k)
+			}
+			lines[k][i] = append(lines[k][i], r.lines()...)
+		}
+	}
+	slices.SortFunc(keys, func(a, b key) int {
+		return cmp.Or(cmp.Compare(a.provider, b.provider), cmp.Compare(a.name, b.name))
+	})
+	var all []Difference
+	for _, k := range keys {
+		d := Difference{k.name, k.provider, without(lines[k][1], lines[k][0]), without(lines[k][0], lines[k][1])}
+		if len(d.Added)+len(d.Removed) > 0 {
+			all = append(all, d)
+		}
+	}
+	return all
+}
+
+// without returns the lines that are not in others.
+func without(lines, others []string) []string {
+	return slices.DeleteFunc(slices.Clone(lines), func(line string) bool { return slices.Contains(others, line) })
+}
