@@ -57,11 +57,18 @@ type part struct {
 	Tables []string
 }
 
-// Compile returns policies that have the identities of the ServiceAccounts as literals, as YAML
-// documents: the rules of mutate.Decide were evaluated. A suffix ends the names: StaticSuffix, or
-// "". The error names each ServiceAccount with a mistake. A ServiceAccount without an identity, or
-// in an excluded namespace, is left out.
-func Compile(s *annotations.Settings, name, suffix string, source *Source, accounts []Account) (string, error) {
+// Compiled are policies with compiled identities, as YAML documents. An API server reads the two
+// kinds from different directories.
+type Compiled struct{ Mutating, Validating string }
+
+// Text returns all documents.
+func (c *Compiled) Text() string { return c.Mutating + "---\n" + c.Validating }
+
+// Compile returns policies that have the identities of the ServiceAccounts as literals: the rules of
+// mutate.Decide were evaluated. A suffix ends the names: StaticSuffix, or "". The error names each
+// ServiceAccount with a mistake. A ServiceAccount without an identity, or in an excluded namespace,
+// is left out.
+func Compile(s *annotations.Settings, name, suffix string, source *Source, accounts []Account) (*Compiled, error) {
 	errs := []error{check(s)}
 	rows := map[string]string{}
 	for i := range accounts {
@@ -81,16 +88,21 @@ func Compile(s *annotations.Settings, name, suffix string, source *Source, accou
 		err = errors.New("got no ServiceAccount with an identity, want at least one")
 	}
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	v := newView(s, true)
 	v.Name, v.Suffix = name, suffix
 	recorded := *source
 	recorded.Compiled = true
-	return v.execute(struct {
+	data := struct {
 		*view
 		Parts []*part
-	}{v, split(v, rows)}, &recorded, "compiled.yaml")
+	}{v, split(v, rows)}
+	result := new(Compiled)
+	if result.Mutating, err = v.execute(data, &recorded, "compiled.yaml"); err == nil {
+		result.Validating, err = v.execute(data, &recorded, "validating")
+	}
+	return result, err
 }
 
 // newRow returns the values of a ServiceAccount, or nil if its pods get none.
@@ -184,10 +196,11 @@ func split(v *view, rows map[string]string) []*part {
 	var last *part
 	var ofKeys, ofTable, ofPart int // code points, code points and bytes
 	for _, name := range slices.Sorted(maps.Keys(rows)) {
-		// Two spaces more than the block: YAML removes the rest.
-		key := "        " + texts.QuoteCEL(name) + ",\n"
-		row := "          " + texts.QuoteCEL(name) + ": " + rows[name] + ",\n"
-		if last == nil || ofKeys+utf8.RuneCountInString(key) > maxExpression-reserved || ofPart+len(key)+len(row) > maxTables {
+		key, row := "  "+texts.QuoteCEL(name)+",\n", "  "+texts.QuoteCEL(name)+": "+rows[name]+",\n"
+		keyPoints, rowPoints := utf8.RuneCountInString(key), utf8.RuneCountInString(row)
+		// The indentation of the block, which is not part of the expression.
+		key, row = "      "+key, "        "+row
+		if last == nil || ofKeys+keyPoints > maxExpression-reserved || ofPart+len(key)+len(row) > maxTables {
 			last = &part{view: v, Inject: InjectPods(v.Name) + v.Suffix}
 			if len(parts) > 0 {
 				last.Inject = fmt.Sprintf("%s-%d%s", InjectPods(v.Name), len(parts)+1, v.Suffix)
@@ -195,13 +208,13 @@ func split(v *view, rows map[string]string) []*part {
 			parts = append(parts, last)
 			ofKeys, ofPart = 0, 0
 		}
-		if len(last.Tables) == 0 || ofTable+utf8.RuneCountInString(row) > maxExpression-reserved {
+		if len(last.Tables) == 0 || ofTable+rowPoints > maxExpression-reserved {
 			last.Tables = append(last.Tables, "")
 			ofTable = 0
 		}
 		last.Keys += key
 		last.Tables[len(last.Tables)-1] += row
-		ofKeys, ofTable, ofPart = ofKeys+utf8.RuneCountInString(key), ofTable+utf8.RuneCountInString(row), ofPart+len(key)+len(row)
+		ofKeys, ofTable, ofPart = ofKeys+keyPoints, ofTable+rowPoints, ofPart+len(key)+len(row)
 	}
 	return parts
 }

@@ -67,7 +67,11 @@ func accountOf(g *golden) policies.Account {
 }
 
 func compile(s *annotations.Settings, accounts ...policies.Account) (string, error) {
-	return policies.Compile(s, policies.DefaultName, "", &policies.Source{}, accounts)
+	compiled, err := policies.Compile(s, policies.DefaultName, "", &policies.Source{}, accounts)
+	if err != nil {
+		return "", err
+	}
+	return compiled.Text(), nil
 }
 
 // account returns a ServiceAccount without a Namespace.
