@@ -43,6 +43,22 @@ func (k *compiler) suffix() string {
 	return ""
 }
 
+// compile returns the policies. With --static, it writes them to files.
+func (k *compiler) compile(ctx context.Context, s *annotations.Settings, name string, source *policies.Source) (string, error) {
+	accounts, err := k.accounts(ctx)
+	if err != nil {
+		return "", err
+	}
+	compiled, err := policies.Compile(s, name, k.suffix(), source, accounts)
+	if err != nil {
+		return "", err
+	}
+	if k.static != "" {
+		return "", writeStatic(k.static, compiled)
+	}
+	return compiled.Text(), nil
+}
+
 // accounts returns the ServiceAccounts with their Namespaces.
 func (k *compiler) accounts(ctx context.Context) ([]policies.Account, error) {
 	namespaces := map[string]*annotations.Object{}
@@ -147,7 +163,7 @@ func writeStatic(dir string, compiled *policies.Compiled) error {
 	}
 	const temporary = ".tmp" // which an API server does not read
 	for _, file := range files {
-		err = errors.Join(err, os.MkdirAll(filepath.Dir(file.name), 0o755), os.WriteFile(file.name+temporary, []byte(file.text), 0o644))
+		err = errors.Join(err, os.MkdirAll(filepath.Dir(file.name), 0o750), os.WriteFile(file.name+temporary, []byte(file.text), 0o600))
 	}
 	for _, file := range files {
 		if err == nil {

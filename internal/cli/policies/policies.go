@@ -41,21 +41,15 @@ func NewCommand(c *command.CLI) *cobra.Command {
 		s, err := survey.PolicySettings(&source)
 		switch {
 		case err == nil && k.compiles():
-			var accounts []policies.Account
-			if accounts, err = k.accounts(cmd.Context()); err != nil {
-				return err
-			}
-			var compiled *policies.Compiled
-			if compiled, err = policies.Compile(s, name, k.suffix(), &source, accounts); err == nil && k.static != "" {
-				return writeStatic(k.static, compiled)
-			} else if err == nil {
-				text = compiled.Text()
-			}
+			text, err = k.compile(cmd.Context(), s, name, &source)
 		case err == nil:
 			text, err = policies.Generate(s, name, &source)
 		}
 		if err != nil {
 			return c.Found("%v", err)
+		}
+		if k.static != "" {
+			return nil
 		}
 		if compares {
 			return diff(cmd.Context(), c, name, text)
