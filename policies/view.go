@@ -67,7 +67,7 @@ type providerView struct {
 	Allowed   []string
 	Derived   []derivedView
 	Wants     []wantView
-	// File is the content of the credential file; empty for none. HasFile is true if the
+	// File is the content of the credential file, or empty if there is none. HasFile is true if the
 	// ServiceAccount has it; empty for always.
 	File, HasFile string
 	// ProfilePrincipals are the identities of the profiles; empty for never any.

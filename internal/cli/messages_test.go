@@ -18,7 +18,7 @@ import (
 func TestMessagesAreForUsers(t *testing.T) {
 	t.Parallel()
 	idiom := regexp.MustCompile(`\b(got|want)\b`)
-	for _, dir := range []string{".", "../../cmd/lanyard", "command", "cluster", "finding", "inject", "survey", "ask"} {
+	for _, dir := range []string{".", "../../cmd/lanyard", "command", "cluster", "finding", "inject", "workload"} {
 		paths, err := filepath.Glob(filepath.Join(dir, "*.go"))
 		if err != nil || len(paths) == 0 {
 			t.Fatalf("%s: got %v and %v", dir, paths, err)
@@ -36,7 +36,8 @@ func TestMessagesAreForUsers(t *testing.T) {
 				if literal, ok := n.(*ast.BasicLit); ok && literal.Kind == token.STRING && idiom.MatchString(literal.Value) {
 					t.Errorf("%s: %s", files.Position(literal.Pos()), literal.Value)
 				}
-				return true
+				_, tags := n.(*ast.StructType) // of its fields, which are no messages
+				return !tags
 			})
 		}
 	}

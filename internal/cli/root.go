@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package cli is the command line tool: lanyard, or kubectl lanyard. Each larger command has a
-// package of its own, with its decision, its flags and its output; label and version are here.
+// package of its own, with its decision, its flags and its output; label, policies and version are here.
 package cli
 
 import (
@@ -14,11 +14,9 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/check"
 	"github.com/lanyard-dev/lanyard/internal/cli/cloud"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
-	"github.com/lanyard-dev/lanyard/internal/cli/explain"
 	"github.com/lanyard-dev/lanyard/internal/cli/inject"
 	"github.com/lanyard-dev/lanyard/internal/cli/migrate"
-	"github.com/lanyard-dev/lanyard/internal/cli/policies"
-	"github.com/lanyard-dev/lanyard/internal/cli/status"
+	"github.com/lanyard-dev/lanyard/internal/cli/workload"
 	"github.com/lanyard-dev/lanyard/internal/version"
 )
 
@@ -73,13 +71,13 @@ func newRootCommand(c *command.CLI) *cobra.Command {
 	_ = root.RegisterFlagCompletionFunc("context", c.CompleteContexts)
 	root.AddCommand(
 		check.NewCommand(c),
-		explain.NewCommand(c),
+		workload.NewExplainCommand(c),
 		inject.NewCommand(c),
 		newLabelCommand(c),
 		migrate.NewCommand(c),
 		c.NewOptionsCommand(),
-		policies.NewCommand(c),
-		status.NewCommand(c),
+		newPoliciesCommand(c),
+		workload.NewStatusCommand(c),
 		cloud.NewTokenCommand(c),
 		cloud.NewTrustCommand(c),
 		newVersionCommand(c),

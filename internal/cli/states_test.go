@@ -17,9 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 
-	"github.com/lanyard-dev/lanyard/internal/cli/ask"
-	"github.com/lanyard-dev/lanyard/internal/cli/explain"
-	"github.com/lanyard-dev/lanyard/internal/cli/status"
+	"github.com/lanyard-dev/lanyard/internal/cli/workload"
 	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/mutate"
@@ -84,7 +82,7 @@ func TestStatusAndExplainAgreeWithTheDecision(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	asker, err := ask.New(&rest.Config{Host: "http://cluster.invalid"}, s, ask.Options{NoDryRun: true})
+	asker, err := workload.NewAsker(&rest.Config{Host: "http://cluster.invalid"}, s, workload.Options{NoDryRun: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +98,7 @@ func TestStatusAndExplainAgreeWithTheDecision(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		decision, err := ask.Decide(s, namespace, before, text)
+		decision, err := workload.Decide(s, namespace, before, text)
 		if err != nil { // no such pod exists
 			continue
 		}
@@ -121,7 +119,7 @@ func TestStatusAndExplainAgreeWithTheDecision(t *testing.T) {
 			t.Fatalf("seed %d: explain has %s for a new pod, want %s: %s", seed, got.New.Outcome, outcome, got.New.Text)
 		}
 		seen[want]++
-		n := status.NewNamespace(s, namespace, nil, true)
+		n := workload.NewNamespace(s, namespace, nil, true)
 		n.AddServiceAccount(&metav1.PartialObjectMetadata{ObjectMeta: *after})
 		n.AddPod(live)
 		rows := n.Rows()
@@ -132,7 +130,7 @@ func TestStatusAndExplainAgreeWithTheDecision(t *testing.T) {
 			t.Fatalf("seed %d: status has %v, want %s", seed, rows[0].States, want)
 		}
 	}
-	for _, state := range []injected.State{injected.Current, injected.Stale, injected.Without, ask.Shadowed, injected.LeftOut, injected.OptedOut, injected.None, injected.Unknown} {
+	for _, state := range []injected.State{injected.Current, injected.Stale, injected.Without, workload.Shadowed, injected.LeftOut, injected.OptedOut, injected.None, injected.Unknown} {
 		if seen[state] < 5 {
 			t.Errorf("got %d pods with the state %s, want more: %v", seen[state], state, seen)
 		}
@@ -146,7 +144,7 @@ func wanted(t *testing.T, s *annotations.Settings, namespace, account *metav1.Ob
 	if err != nil {
 		t.Fatal(err)
 	}
-	compared, err := injected.Compare(s, ask.Account(namespace, account), annotations.NamespaceObject(namespace), text, false)
+	compared, err := injected.Compare(s, workload.Account(namespace, account), annotations.NamespaceObject(namespace), text, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,45 +153,45 @@ func wanted(t *testing.T, s *annotations.Settings, namespace, account *metav1.Ob
 		state = injected.OptedOut
 	}
 	if state == injected.Current && slices.ContainsFunc(compared.Decision.Findings, func(f mutate.Finding) bool { return f.Reason == reason.EnvironmentShadowed }) {
-		state = ask.Shadowed
+		state = workload.Shadowed
 	}
 	return state, compared
 }
 
 // outcomeOf returns the outcome for a new pod by mutate.Decide, where the guard is in place.
 func outcomeOf(s *annotations.Settings, namespace, account *metav1.ObjectMeta, pod []byte) injected.State {
-	decision, err := ask.Decide(s, namespace, account, pod)
+	decision, err := workload.Decide(s, namespace, account, pod)
 	if _, denied := errors.AsType[*reason.Error](err); denied || err != nil {
-		return explain.Denied
+		return workload.Denied
 	}
 	switch decision.Reason {
 	case reason.Injected, reason.AlreadyInjected:
-		return explain.Injected
+		return workload.Injected
 	case reason.OptedOut:
 		return injected.OptedOut
 	case reason.NoIdentity:
 		return injected.None
 	}
 	if len(decision.Findings) > 0 && decision.Findings[0].Reason == reason.NoContainer {
-		return explain.Denied
+		return workload.Denied
 	}
 	return injected.LeftOut
 }
 
 // explained returns what explain says about a running pod and about a new one, without a cluster.
-func explained(t *testing.T, s *annotations.Settings, asker *ask.Asker, namespace, account *metav1.ObjectMeta, sent, live *corev1.Pod) *explain.Explanation {
+func explained(t *testing.T, s *annotations.Settings, asker *workload.Asker, namespace, account *metav1.ObjectMeta, sent, live *corev1.Pod) *workload.Explanation {
 	t.Helper()
 	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(sent)
 	if err != nil {
 		t.Fatal(err)
 	}
 	pod := &unstructured.Unstructured{Object: object}
-	in := &explain.Input{
+	in := &workload.Input{
 		Settings: s, Object: "pod/pod", Namespace: namespace, ServiceAccountName: "app", ServiceAccount: account, Named: true, Called: true,
 		Live: live, Sent: pod, Answer: asker.Ask(t.Context(), namespace, account, pod),
 	}
 	if in.Answer.Pod != nil {
 		in.Got = in.Answer.Pod
 	}
-	return explain.Explain(in)
+	return workload.Explain(in)
 }

@@ -15,7 +15,6 @@ import (
 
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
-	"github.com/lanyard-dev/lanyard/internal/cli/survey"
 	"github.com/lanyard-dev/lanyard/internal/version"
 )
 
@@ -92,7 +91,7 @@ func (v *versions) read(ctx context.Context, c *command.CLI) error {
 			errs = append(errs, fmt.Errorf("version of the webhook %s: %w", configuration.Name, err))
 		} else {
 			found.Deployment = deployment.Namespace + "/" + deployment.Name
-			found.Image = survey.Container(deployment).Image
+			found.Image = cluster.Container(deployment).Image
 		}
 		v.Webhooks = append(v.Webhooks, found)
 	}

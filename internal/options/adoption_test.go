@@ -15,7 +15,7 @@ func TestAdoptNamesPeers(t *testing.T) {
 		adopt []string
 		pool  string
 		peers int
-		want  string // in the error; empty for none
+		want  string // in the error, or empty if there is none
 	}{
 		"no peer":                        {nil, "", 0, ""},
 		"three peers":                    {[]string{"gcp", "eks", "azure"}, "", 3, ""},

@@ -120,7 +120,7 @@ type Peer struct {
 	// Identity lists the annotations that ask for an identity. All must have a value.
 	Identity []string `json:"identity"`
 	// Requires is the annotation key, without the prefix, of a default that the cluster
-	// must have; empty for none.
+	// must have, or empty if there is none.
 	Requires string `json:"requires"`
 	// Audience is the audience without an annotation; empty for the cluster's default.
 	Audience string `json:"audience"`
@@ -129,7 +129,7 @@ type Peer struct {
 	// TokenPath is the path of the token, which programs have in their own settings.
 	TokenPath string `json:"tokenPath"`
 	// MovingPath is the directory of the token in versions of the peer in which programs
-	// cannot rely on the path, since no two versions have the same; empty for none.
+	// cannot rely on the path, since no two versions have the same, or empty if there is none.
 	MovingPath string `json:"movingPath"`
 	// Credentials is the annotation of pods with the content of the credential file; empty
 	// for none.
@@ -143,7 +143,7 @@ type Peer struct {
 	// Replaces are the containers that it writes whenever the API server calls it.
 	Replaces []string `json:"replaces"`
 	// Binding starts the annotations of pods that get tokens of another audience from it,
-	// if the value is true; empty for none.
+	// if the value is true, or empty if there is none.
 	Binding string `json:"binding"`
 	// Version is the version of the facts about it. Reinvocation is the reinvocationPolicy
 	// that its own manifests have.
@@ -161,9 +161,9 @@ type Peer struct {
 	Webhooks       []string `json:"webhooks"`
 	Configurations []string `json:"configurations"`
 	// App is the label app.kubernetes.io/name of its webhook configurations, which may have
-	// any name; empty for none.
+	// any name, or empty if there is none.
 	App string `json:"app"`
-	// ConfigMap is the name of its ConfigMap; empty for none.
+	// ConfigMap is the name of its ConfigMap, or empty if there is none.
 	ConfigMap string `json:"configMap"`
 	// Defaults are the values of its flags and variables that need nothing.
 	Defaults map[string]string `json:"defaults"`

@@ -190,7 +190,7 @@ func expandGCPServiceAccount(value string, cluster func(string) string) string {
 }
 
 // GCPProjectOf returns the ID of the project that a service account belongs to, or
-// "" if its e-mail does not tell.
+// "" if its e-mail does not contain it.
 func GCPProjectOf(email string) string {
 	if match := gcpUserServiceAccount.FindStringSubmatch(email); match != nil {
 		project, domain := match[1], strings.TrimPrefix(match[2], ".")

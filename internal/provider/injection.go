@@ -54,7 +54,7 @@ type Provider struct {
 	// Selectors are the variables with which a container selects a profile in File, and Profiles
 	// are the names of the profiles. Both are empty if there are no profiles.
 	Selectors, Profiles []string
-	// Needs is the variable without which a container gets none of Variables; empty for none.
+	// Needs is the variable without which a container gets none of Variables, or empty if there is none.
 	Needs string
 }
 

@@ -20,7 +20,7 @@ func Nearest(mistyped string, names []string) string {
 	return nearest
 }
 
-// distance returns how many bytes must be inserted, removed or replaced to make b of a
+// distance returns the number of bytes to insert, remove or replace to turn a into b
 // (Levenshtein). It takes time in proportion to the product of the lengths.
 func distance(a, b string) int {
 	row := make([]int, len(b)+1) // the distances of a[:i] to each b[:j]

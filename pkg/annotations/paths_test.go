@@ -19,7 +19,7 @@ func TestTokenPaths(t *testing.T) {
 	t.Parallel()
 	for sentence, tt := range map[string]struct {
 		has  map[string]string
-		want string // in the error; empty for none
+		want string // in the error, or empty if there is none
 	}{
 		"a file":                               {map[string]string{"aws-role-arn": roleARN, "aws-token-path": eksPath}, ""},
 		"a file for each cloud":                {map[string]string{"aws-role-arn": roleARN, "aws-token-path": eksPath, "azure-client-id": clientID, "azure-token-path": azPath}, ""},

@@ -28,7 +28,7 @@ type Pod struct {
 	TokenExpirationSeconds int64
 	// PeerContainers are left out, unless Containers names them.
 	PeerContainers []string
-	// LeftToPeer is the provider that the pod leaves to a peer; empty for none.
+	// LeftToPeer is the provider that the pod leaves to a peer, or empty if there is none.
 	LeftToPeer string
 }
 

@@ -42,7 +42,7 @@ type Provider struct {
 	// webhooks use this name for a volume at such a path: they find their own volume by
 	// its name.
 	CopyVolume string
-	// CredentialFile is a second file in the volume; nil for none.
+	// CredentialFile is a second file in the volume, or nil if there is none.
 	CredentialFile *CredentialFile
 	// Profiles lets a ServiceAccount have several identities; nil for one only.
 	Profiles *Profiles

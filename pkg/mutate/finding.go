@@ -26,7 +26,7 @@ type Finding struct {
 	Got, Want string
 	// Detail is a sentence for people. It contains names of variables, not their values.
 	Detail string
-	// Fix says what to do. It is empty if there is nothing to do.
+	// Fix is the next step for the user. It is empty if there is nothing to do.
 	Fix string
 }
 

@@ -68,7 +68,7 @@ func parse(t testing.TB, pod string) *mutate.Pod {
 	return parsed
 }
 
-// tryCreate returns what Create returns for a pod that selects all containers.
+// tryCreate calls Create for a pod that selects all containers.
 func tryCreate(t *testing.T, pod string, i *provider.Injection) (mutate.Result, error) {
 	t.Helper()
 	return mutate.Create(parse(t, pod), &annotations.Pod{}, mutate.NewInjection(i))

@@ -25,7 +25,7 @@ func withProfiles() *provider.Injection {
 	}}, &provider.Subject{Namespace: "ns", ServiceAccount: "sa", MountPath: mountPath, TokenExpirationSeconds: 3600})
 }
 
-// withoutAWS returns what a container gets of withProfiles, except these variables.
+// withoutAWS returns the variables that a container gets of withProfiles, except these.
 func withoutAWS(names ...string) []variableSpec {
 	all := append(slices.Clone(variables["aws"]), variableSpec{Name: "AWS_CONFIG_FILE", Value: configFile})
 	return slices.DeleteFunc(all, func(v variableSpec) bool { return slices.Contains(names, v.Name) })

@@ -32,7 +32,7 @@ func newReader(cached client.Reader, kind string, options metadatacache.Options)
 }
 
 // forgetAfter is the time after which a write is in the manager's cache or never will be. The cache
-// does not tell how far its watch has come.
+// does not report the progress of its watch.
 const forgetAfter = 10 * time.Minute
 
 // Get implements injector.Getter.

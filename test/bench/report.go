@@ -111,7 +111,7 @@ func (c *check) line() string {
 	return fmt.Sprintf("- %s: "+c.Format+" (%s), limit "+c.Format+": %s\n", c.What, c.Got, c.Detail, c.Limit, verdict)
 }
 
-// footer returns how it was measured, and a list of the checks that are shown.
+// footer returns the conditions of the measurement and the list of checks.
 func (o *outcome) footer(shown func(*check) bool) string {
 	text, separator := "\n"+o.Stamp.sentence(o.How), "\n"
 	for i := range o.Checks {

@@ -18,7 +18,7 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
-// registration is what the apiserver is told.
+// registration is the admission configuration of the API server.
 type registration struct {
 	mutating   []admissionv1.MutatingWebhook
 	validating []admissionv1.ValidatingWebhook

@@ -141,7 +141,7 @@ func race(round func(i int) bool) (missed int) {
 	return missed
 }
 
-// report says what was seen, also where all is well.
+// report prints the result of each case, also of those that pass.
 func report(what string, missed int, before, after map[string]int) {
 	line := fmt.Sprintf("%s: %d of %d pods without their identity; lookups: %d from the cache, %d live",
 		what, missed, rounds, after["cache"]-before["cache"], after["live"]-before["live"])

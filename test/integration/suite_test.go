@@ -28,7 +28,7 @@ const deployDir = "../../deploy/base"
 // leaves them out for Kubernetes before 1.30, which cannot have either.
 var policies = Label("policies")
 
-// cluster is what all specs share. It is set up once, before any of them.
+// cluster is shared by all specs and set up once, before the first.
 var cluster struct {
 	plane      *controlplane.ControlPlane
 	client     *kubernetes.Clientset

@@ -355,7 +355,7 @@ func (c *cluster) write(t *testing.T, g *golden) error {
 // injectedLabel is the label of an injected pod, and its value.
 const injectedLabel, injectedValue = annotations.Prefix + "identity", "injected"
 
-// compared returns what must be the same on the two pods.
+// compared returns the parts that must be equal on both pods.
 func compared(pod *corev1.Pod) map[string]any {
 	return map[string]any{"labels": pod.Labels, "annotations": pod.Annotations, "spec": pod.Spec}
 }

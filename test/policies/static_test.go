@@ -17,8 +17,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/lanyard-dev/lanyard/internal/cli/command"
-	policiescli "github.com/lanyard-dev/lanyard/internal/cli/policies"
+	"github.com/lanyard-dev/lanyard/internal/cli"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/policies"
 	"github.com/lanyard-dev/lanyard/test/support/controlplane"
@@ -36,10 +35,8 @@ func writeStatic(t *testing.T, dir, role string) {
 	t.Helper()
 	streams, in, _, notes := genericiooptions.NewTestIOStreams()
 	fmt.Fprintf(in, staticAccount, role)
-	cmd := policiescli.NewCommand(command.NewCLI("lanyard", streams))
-	cmd.SetArgs([]string{"--compile", "-", "--static", dir})
-	if err := cmd.ExecuteContext(t.Context()); err != nil {
-		t.Fatalf("%v: %s", err, notes)
+	if code := cli.Run(t.Context(), []string{"lanyard", "policies", "--compile", "-", "--static", dir}, streams); code != 0 {
+		t.Fatalf("got exit code %d: %s", code, notes)
 	}
 }
 
@@ -118,11 +115,9 @@ func TestStaticPoliciesAreWrittenAsAWhole(t *testing.T) {
 	must(t, "the file", err)
 	streams, in, out, notes := genericiooptions.NewTestIOStreams()
 	fmt.Fprintf(in, staticAccount+"---"+staticAccount, role+"-2", "no role")
-	cmd := policiescli.NewCommand(command.NewCLI("lanyard", streams))
-	cmd.SetArgs([]string{"--compile", "-", "--static", dir})
-	err = cmd.ExecuteContext(t.Context())
-	if err == nil || !strings.Contains(notes.String()+err.Error(), `serviceaccount "shop/cart"`) || out.Len() > 0 {
-		t.Errorf("got %d bytes, error %v and notes %s, want an error that names the ServiceAccount", out.Len(), err, notes)
+	code := cli.Run(t.Context(), []string{"lanyard", "policies", "--compile", "-", "--static", dir}, streams)
+	if code == 0 || !strings.Contains(notes.String(), `serviceaccount "shop/cart"`) || out.Len() > 0 {
+		t.Errorf("got %d bytes, exit code %d and notes %s, want an error that names the ServiceAccount", out.Len(), code, notes)
 	}
 	if after, err := os.ReadFile(filepath.Join(dir, "mutating", "lanyard.yaml")); err != nil || string(after) != string(before) {
 		t.Errorf("got error %v, want the file as it was", err)

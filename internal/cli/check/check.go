@@ -23,11 +23,10 @@ import (
 	utilversion "k8s.io/apimachinery/pkg/util/version"
 	certutil "k8s.io/client-go/util/cert"
 
-	"github.com/lanyard-dev/lanyard/internal/cli/ask"
 	"github.com/lanyard-dev/lanyard/internal/cli/cloud"
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/finding"
-	"github.com/lanyard-dev/lanyard/internal/cli/survey"
+	"github.com/lanyard-dev/lanyard/internal/cli/workload"
 	"github.com/lanyard-dev/lanyard/internal/peer"
 	"github.com/lanyard-dev/lanyard/internal/probe"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
@@ -318,9 +317,9 @@ func Guard(mutating *admissionregistrationv1.MutatingWebhookConfiguration, polic
 
 // Leftovers judges objects of a removed installation. alone reports whether there is no other
 // installation, so that nothing injects the pods that the guard denies.
-func Leftovers(left []survey.Leftover, alone bool) []finding.Finding {
+func Leftovers(left []cluster.Leftover, alone bool) []finding.Finding {
 	var names []string
-	remove, denies := survey.Remove(left), false
+	remove, denies := cluster.Remove(left), false
 	for _, l := range left {
 		names, denies = append(names, l.Name), denies || l.DeniesPods
 	}
@@ -377,15 +376,15 @@ func Pods(namespace string, states map[injected.State]int) []finding.Finding {
 		return fmt.Sprintf("%d pods%s", n, where)
 	}
 	var found []finding.Finding
-	if n := ask.Outdated(states); n > 0 {
+	if n := workload.Outdated(states); n > 0 {
 		found = append(found, finding.Finding{
 			Status: finding.Warning, Reason: "outdated", Text: fmt.Sprintf("%s must be replaced: %d stale, %d without credentials", count(n), states[injected.Stale], states[injected.Without]),
 			Fix: "Run: lanyard status --stale " + flag, Link: page("troubleshooting/no-credentials.md#pods-with-an-old-identity-or-none"),
 		})
 	}
-	if shadowed := states[ask.Shadowed]; shadowed > 0 {
+	if shadowed := states[workload.Shadowed]; shadowed > 0 {
 		found = append(found, finding.Finding{
-			Status: finding.Warning, Reason: string(ask.Shadowed), Text: fmt.Sprintf("SDKs may ignore the credentials of %s, because of variables in their containers", count(shadowed)),
+			Status: finding.Warning, Reason: string(workload.Shadowed), Text: fmt.Sprintf("SDKs may ignore the credentials of %s, because of variables in their containers", count(shadowed)),
 			Fix: "To see the variables, run: lanyard status " + flag, Link: page("cli/status.md"),
 		})
 	}
@@ -501,27 +500,39 @@ func maybeFence(wrong string, unread error) finding.Finding {
 }
 
 // Issuer judges the issuer of the cluster's tokens. public are the documents that a
-// cloud reads; nil with publicErr, and both are nil if the documents were not read.
-func Issuer(cluster, public *cloud.Documents, publicErr error) []finding.Finding {
+// cloud reads; nil with publicErr, and both are nil if the documents were not read. signing is the
+// ID of the key that signs at present; empty if it is not known.
+func Issuer(cluster, public *cloud.Documents, publicErr error, signing string) []finding.Finding {
 	name := cluster.Discovery.Issuer
 	f := finding.Finding{Status: finding.Warning, Reason: "issuer_not_public", Link: page("issuer.md#choose-where-the-documents-are")}
 	switch {
-	case !cloud.Public(name):
-		f.Text = fmt.Sprintf("the issuer %s is not public", name)
-		f.Fix = "For AWS and Azure, set an issuer that they can read. For Google Cloud, upload the keys to the provider."
-		return []finding.Finding{f}
 	case publicErr != nil:
 		f.Text = fmt.Sprintf("the issuer %s cannot be read from here: %v", name, publicErr)
 		f.Fix = "Publish the discovery document and the keys, unless this machine cannot reach the internet."
 		return []finding.Finding{f}
+	case public == nil:
+		f.Text = fmt.Sprintf("the issuer %s is not public", name)
+		f.Fix = "For AWS and Azure, set an issuer that they can read. For Google Cloud, upload the keys to the provider."
+		return []finding.Finding{f}
 	}
 	var found []finding.Finding
-	wrong, _ := cloud.Compare(cluster, public, "")
+	if signing != "" && cluster.Keys[signing] == "" {
+		found = append(found, finding.Finding{
+			Status: finding.Failed, Reason: "key_not_served", Text: fmt.Sprintf("the cluster signs with key %s, but does not serve it", signing),
+			Fix: "Give every API server its public half: --service-account-key-file.", Link: page("issuer.md#change-the-key"),
+		})
+	}
+	wrong, foreign := cloud.Compare(cluster, public, signing)
 	for _, wrong := range wrong {
-		f.Status, f.Reason, f.Text, f.Fix = finding.Failed, "issuer_differs", wrong+": clouds deny the tokens", "Publish the documents of the cluster again."
+		f.Status, f.Reason, f.Text, f.Link = finding.Failed, "issuer_differs", wrong+": clouds deny the tokens", page("issuer.md#publish-the-documents")
+		f.Fix = "Publish the documents of the cluster again: lanyard trust issuer --to PLACE, with --fleet if other clusters have this issuer."
 		found = append(found, f)
 	}
-	return orPassed(found, "the issuer %s is public, and its %d keys are the cluster's", name, len(cluster.Keys))
+	found = orPassed(found, "the issuer %s is public, and has all keys of the cluster", name)
+	if len(foreign) > 0 {
+		found = append(found, finding.Passed("other published keys: %s. The clusters that sign with them can act as this one. If none does, remove them: lanyard trust issuer --remove-key KID --to PLACE", strings.Join(foreign, ", ")))
+	}
+	return found
 }
 
 // noRight returns the finding about an object that the user may not create.
@@ -543,9 +554,9 @@ func Absent() finding.Finding {
 
 // Several returns the finding about a cluster with more than one installation. The first one of an
 // Installation has the most ready replicas.
-func Several(i *survey.Installation) finding.Finding {
+func Several(i *cluster.Installation) finding.Finding {
 	var names []string
-	var others []survey.Leftover
+	var others []cluster.Leftover
 	for at, r := range i.Registrations {
 		ready := "replicas unknown"
 		if n := i.Ready[at]; n >= 0 {
@@ -553,7 +564,7 @@ func Several(i *survey.Installation) finding.Finding {
 		}
 		names = append(names, fmt.Sprintf("%s (%s)", r.Name, ready))
 		if at > 0 {
-			others = append(others, survey.Leftover{Kind: "mutatingwebhookconfiguration", Name: r.Name}, survey.Leftover{Kind: "validatingwebhookconfiguration", Name: r.Name})
+			others = append(others, cluster.Leftover{Kind: "mutatingwebhookconfiguration", Name: r.Name}, cluster.Leftover{Kind: "validatingwebhookconfiguration", Name: r.Name})
 		}
 	}
 	fix := "Keep " + i.Registrations[0].Name + ", and remove the other: "
@@ -563,7 +574,7 @@ func Several(i *survey.Installation) finding.Finding {
 	return finding.Finding{
 		Status: finding.Failed, Reason: "several_installations",
 		Text: fmt.Sprintf("Lanyard is installed %d times: MutatingWebhookConfigurations %s", len(i.Registrations), strings.Join(names, ", ")),
-		Fix:  fix + survey.Remove(others), Link: page("operations/README.md#remove-it"),
+		Fix:  fix + cluster.Remove(others), Link: page("operations/README.md#remove-it"),
 	}
 }
 

@@ -15,9 +15,9 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/lanyard-dev/lanyard/internal/cli/cloud"
+	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
 	"github.com/lanyard-dev/lanyard/internal/cli/finding"
-	"github.com/lanyard-dev/lanyard/internal/cli/survey"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
@@ -29,14 +29,16 @@ type checkCommand struct {
 	*command.CLI
 	command.Output
 	pre, redact, exchange bool
-	endpoint, caFile      string // of the clouds, with exchange
+	endpoint, caFile      string // of the clouds, with exchange; caFile also of the issuer
+	issuerURL             string
+	fleetContexts         []string
 	serviceAccount        string
 	installTo             string
 	attempts              int
 	wait                  time.Duration
 
 	settings  *annotations.Settings
-	survey    *survey.Cluster
+	survey    *cluster.Survey
 	client    kubernetes.Interface
 	namespace string
 	redactor  *redactor
@@ -59,7 +61,12 @@ func NewCommand(c *command.CLI) *cobra.Command {
 	cmd.Flags().DurationVar(&k.wait, "wait", 0, "Repeat the checks until none fails, for at most this time. Without a value, 5m.")
 	cmd.Flags().Lookup("wait").NoOptDefVal = "5m"
 	cmd.Flags().BoolVar(&k.exchange, "exchange", false, "Only present a token of each ServiceAccount to its cloud, from this machine.")
+	cmd.Flags().StringVar(&k.issuerURL, "issuer", "", "Only compare the documents at this URL with the keys of the cluster.")
+	cmd.Flags().StringSliceVar(&k.fleetContexts, "fleet-context", nil, "Compare with the clusters of these contexts, which have the same issuer.")
+	_ = cmd.RegisterFlagCompletionFunc("fleet-context", c.CompleteContexts)
 	cloud.AddEndpoint(cmd.Flags(), &k.endpoint, &k.caFile)
+	ca := cmd.Flags().Lookup("ca-file")
+	ca.Hidden, ca.Usage = false, "PEM file with the CA of the issuer's certificate, or of the cloud's with --exchange. With it, an issuer that is not public is read, too."
 	cmd.Flags().BoolVar(&k.redact, "redact", false, "Show placeholders for the names of namespaces, ServiceAccounts, identities, users and hosts.")
 	return cmd
 }
@@ -70,6 +77,12 @@ func (k *checkCommand) run(ctx context.Context) (err error) {
 	}
 	if k.exchange && (k.pre || k.redact || k.wait != 0 || k.attempts != 0) {
 		return command.Usagef("--exchange cannot be used with --pre, --redact, --wait and --attempts")
+	}
+	if len(k.fleetContexts) > 0 && (k.exchange || k.redact) {
+		return command.Usagef("--fleet-context cannot be used with --exchange and --redact")
+	}
+	if k.issuerURL != "" && (k.exchange || k.pre || k.serviceAccount != "" || k.attempts != 0) {
+		return command.Usagef("--issuer cannot be used with --exchange, --pre, --service-account and --attempts")
 	}
 	if k.attempts < 0 || k.attempts > maxAttempts {
 		return command.Usagef("--attempts %d is not between 1 and %d", k.attempts, maxAttempts)
@@ -133,6 +146,10 @@ func (k *checkCommand) look(ctx context.Context) (err error) {
 	k.redactor.name("namespace", k.namespace)
 	k.redactor.name("namespace", k.installTo)
 	k.redactor.name("serviceaccount", k.serviceAccount)
+	if k.issuerURL != "" {
+		k.issuer(ctx)
+		return nil
+	}
 	if err := k.cluster(ctx); err != nil {
 		return err
 	}

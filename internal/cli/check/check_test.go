@@ -10,6 +10,7 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"io"
 	"math/big"
 	"net/http"
@@ -34,12 +35,11 @@ import (
 	"k8s.io/client-go/rest"
 	certutil "k8s.io/client-go/util/cert"
 
-	"github.com/lanyard-dev/lanyard/internal/cli/ask"
 	"github.com/lanyard-dev/lanyard/internal/cli/cloud"
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
 	"github.com/lanyard-dev/lanyard/internal/cli/finding"
-	"github.com/lanyard-dev/lanyard/internal/cli/survey"
+	"github.com/lanyard-dev/lanyard/internal/cli/workload"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/mutate/injected"
 	"github.com/lanyard-dev/lanyard/policies"
@@ -281,7 +281,7 @@ func TestWhichFencesAreNeededIsReadInTheCluster(t *testing.T) {
 		}
 		c := healthy(t)
 		delete(c.policies.Policies, "lanyard-guard-registration")
-		k := &checkCommand{survey: survey.New(fake.NewClientset(objects...))}
+		k := &checkCommand{survey: cluster.NewSurvey(fake.NewClientset(objects...))}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			expect(t, k.fences(t.Context(), c.mutating, c.policies), test.want)
@@ -522,11 +522,81 @@ func TestIssuers(t *testing.T) {
 		}
 		return d
 	}
-	own := documents("https://issuer.example", "a", "b")
-	expect(t, Issuer(own, documents("https://issuer.example", "a", "b"), nil), nil)
-	expect(t, Issuer(own, documents("https://issuer.example", "a"), nil), []string{"failed: key b of the cluster is not public: clouds deny the tokens"})
-	expect(t, Issuer(own, nil, errors.New("no such host")), []string{"warning: the issuer https://issuer.example cannot be read from here: no such host"})
-	expect(t, Issuer(documents("https://kubernetes.default.svc.damaged.local", "a"), nil, nil), []string{"warning: the issuer https://kubernetes.default.svc.damaged.local is not public"})
+	const name, local = "https://issuer.example", "https://kubernetes.default.svc.damaged.local"
+	own := documents(name, "a", "b")
+	for sentence, test := range map[string]struct {
+		cluster, public *cloud.Documents
+		err             error
+		signing         string
+		want            []string
+	}{
+		"all keys are public":              {own, documents(name, "a", "b"), nil, "a", nil},
+		"keys of other clusters are fine":  {own, documents(name, "a", "b", "c"), nil, "a", nil},
+		"a key is not public":              {own, documents(name, "a"), nil, "a", []string{"failed: key b of the cluster is not public: clouds deny the tokens"}},
+		"the key that signs is not public": {own, documents(name, "a"), nil, "b", []string{"failed: key b of the cluster is not public, and signs at present: clouds deny the tokens"}},
+		"the key that signs is not served": {own, documents(name, "a", "b"), nil, "c", []string{"failed: the cluster signs with key c, but does not serve it"}},
+		"the documents cannot be read":     {own, nil, errors.New("no such host"), "", []string{"warning: the issuer https://issuer.example cannot be read from here: no such host"}},
+		"the issuer is not public":         {documents(local, "a"), nil, nil, "", []string{"warning: the issuer " + local + " is not public"}},
+		"the documents of a local issuer":  {documents(local, "a"), documents(local, "a"), nil, "a", nil},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			t.Parallel()
+			expect(t, Issuer(test.cluster, test.public, test.err, test.signing), test.want)
+		})
+	}
+	found := Issuer(own, documents(name, "a", "b", "c", "d"), nil, "a")
+	if text := found[len(found)-1].Text; !strings.HasPrefix(text, "other published keys: c, d. The clusters that sign with them can act as this one.") {
+		t.Errorf("got %q, want the keys of other clusters", text)
+	}
+}
+
+func TestFleets(t *testing.T) {
+	t.Parallel()
+	const name = "https://issuer.example"
+	documents := func(ids ...string) *cloud.Documents {
+		d := &cloud.Documents{Discovery: cloud.Discovery{Issuer: name}, Keys: map[string]string{}}
+		for _, id := range ids {
+			d.Keys[id] = id
+		}
+		return d
+	}
+	member := func(name, key string, roles ...string) Member {
+		m := Member{Name: name, Documents: documents(key), Identities: map[string]map[string]string{}}
+		for _, one := range roles {
+			account, role, _ := strings.Cut(one, "=")
+			if m.Identities[account] = map[string]string{}; role != "" {
+				m.Identities[account]["lanyard.dev/aws-role-arn"] = role
+			}
+		}
+		return m
+	}
+	const differ = "warning: ServiceAccount shop/cart is one identity for clouds, but the clusters differ: lanyard.dev/aws-role-arn is "
+	for sentence, test := range map[string]struct {
+		members []Member
+		public  *cloud.Documents
+		want    []string
+	}{
+		"a fleet in order":                                  {[]Member{member("eu", "a", "shop/cart=x"), member("us", "b", "shop/cart=x")}, documents("a", "b"), nil},
+		"a cluster without its key":                         {[]Member{member("eu", "a"), member("us", "b")}, documents("a"), []string{"failed: us: key b of the cluster is not public: clouds deny the tokens"}},
+		"a key of no cluster":                               {[]Member{member("eu", "a"), member("us", "b")}, documents("a", "b", "c"), []string{"warning: key c is published, and none of the 2 clusters has it: whoever has it can act as all of them"}},
+		"two roles for one name":                            {[]Member{member("eu", "a", "shop/cart=x"), member("us", "b", "shop/cart=y")}, documents("a", "b"), []string{differ + "x in eu, y in us"}},
+		"a role for one of two":                             {[]Member{member("eu", "a", "shop/cart=x"), member("us", "b", "shop/cart=")}, documents("a", "b"), []string{differ + "x in eu, not set in us"}},
+		"a ServiceAccount of one cluster":                   {[]Member{member("eu", "a", "shop/cart=x"), member("us", "b")}, documents("a", "b"), nil},
+		"documents that were not read say nothing of a key": {[]Member{member("eu", "a"), member("us", "b")}, nil, nil},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			t.Parallel()
+			expect(t, Fleet(test.members, test.public), test.want)
+		})
+	}
+	var eu, us []string
+	for i := range 30 {
+		eu, us = append(eu, fmt.Sprintf("shop/%d=x", i)), append(us, fmt.Sprintf("shop/%d=y", i))
+	}
+	found := Fleet([]Member{member("eu", "a", eu...), member("us", "b", us...)}, documents("a", "b"))
+	if len(found) != 20 || !strings.HasSuffix(found[19].Text, "; and 10 more ServiceAccounts") {
+		t.Errorf("got %d findings, want 20, the last one with the number of others", len(found))
+	}
 }
 
 func TestRights(t *testing.T) {
@@ -543,12 +613,12 @@ func TestNumberOfInstallations(t *testing.T) {
 	two := one.DeepCopy()
 	two.Name = "second"
 	expect(t, []finding.Finding{Absent()}, []string{"failed: Lanyard is not installed"})
-	several := Several(&survey.Installation{Registrations: []*admissionregistrationv1.MutatingWebhookConfiguration{one, two}, Ready: []int{2, -1}})
+	several := Several(&cluster.Installation{Registrations: []*admissionregistrationv1.MutatingWebhookConfiguration{one, two}, Ready: []int{2, -1}})
 	expect(t, []finding.Finding{several}, []string{"failed: Lanyard is installed 2 times: MutatingWebhookConfigurations lanyard (2 ready replicas), second (replicas unknown)"})
 	if want := "Keep lanyard, and remove the other: kubectl delete mutatingwebhookconfiguration/second validatingwebhookconfiguration/second"; several.Fix != want {
 		t.Errorf("got the next step %q, want %q", several.Fix, want)
 	}
-	several = Several(&survey.Installation{Registrations: []*admissionregistrationv1.MutatingWebhookConfiguration{one, two}, Ready: []int{2, 2}})
+	several = Several(&cluster.Installation{Registrations: []*admissionregistrationv1.MutatingWebhookConfiguration{one, two}, Ready: []int{2, 2}})
 	if want := "Decide which one to keep. To remove all but lanyard: kubectl delete "; !strings.HasPrefix(several.Fix, want) {
 		t.Errorf("got the next step %q for two that serve, want %q", several.Fix, want)
 	}
@@ -557,7 +627,7 @@ func TestNumberOfInstallations(t *testing.T) {
 	expect(t, []finding.Finding{Unguarded("", 2, "n/a", false)}, []string{"warning: 2 ServiceAccounts need credentials but lack the guard's label, such as n/a"})
 	expect(t, []finding.Finding{Unguarded("n", 2, "n/a", false)}, []string{"warning: 2 ServiceAccounts in the namespace n need credentials but lack the guard's label, such as n/a"})
 	expect(t, Pods("", map[injected.State]int{injected.Current: 5}), nil)
-	expect(t, Pods("n", map[injected.State]int{injected.Stale: 2, injected.Without: 1, ask.Shadowed: 2}), []string{
+	expect(t, Pods("n", map[injected.State]int{injected.Stale: 2, injected.Without: 1, workload.Shadowed: 2}), []string{
 		"warning: 3 pods in the namespace n must be replaced: 2 stale, 1 without credentials",
 		"warning: SDKs may ignore the credentials of 2 pods in the namespace n, because of variables in their containers",
 	})
@@ -570,7 +640,7 @@ func TestNumberOfInstallations(t *testing.T) {
 // Each page that a line links exists, and so does the heading.
 func TestLinks(t *testing.T) {
 	t.Parallel()
-	var source []byte
+	source := []byte(`"` + fleetPage + `"`)
 	for _, file := range []string{"check.go", "check_command.go", "read.go", "../status/lister.go", "../../probe/probe.go"} {
 		text, err := os.ReadFile(file)
 		if err != nil {
@@ -604,10 +674,10 @@ func TestLinks(t *testing.T) {
 // The policies of an installation that is gone deny pods, and nothing injects them.
 func TestLeftovers(t *testing.T) {
 	t.Parallel()
-	guard := []survey.Leftover{{Kind: "validatingadmissionpolicybinding", Name: "old-guard-pods", DeniesPods: true}, {Kind: "validatingadmissionpolicybinding", Name: "old-guard-marks"}}
+	guard := []cluster.Leftover{{Kind: "validatingadmissionpolicybinding", Name: "old-guard-pods", DeniesPods: true}, {Kind: "validatingadmissionpolicybinding", Name: "old-guard-marks"}}
 	const remove = "kubectl delete validatingadmissionpolicybinding/old-guard-pods validatingadmissionpolicybinding/old-guard-marks"
 	for sentence, test := range map[string]struct {
-		left  []survey.Leftover
+		left  []cluster.Leftover
 		alone bool
 		want  string
 		fix   string
@@ -679,7 +749,7 @@ func TestTheFencesOfPolicies(t *testing.T) {
 		all = append(all, object)
 	}
 	client := fake.NewClientset(all...)
-	injecting, err := survey.New(client).Injecting(t.Context())
+	injecting, err := cluster.NewSurvey(client).Injecting(t.Context())
 	if err != nil || injecting == nil || injecting.Problem != "" {
 		t.Fatalf("got %+v and error %v, want policies that inject", injecting, err)
 	}
@@ -734,7 +804,7 @@ func TestTheIssuerOfTheClusterIsCompared(t *testing.T) {
 		t.Fatal(err)
 	}
 	injecting := &admissionregistrationv1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "lanyard-inject-pods", Annotations: map[string]string{annotations.PoliciesSource: "{}"}}}
-	k := &checkCommand{CLI: &command.CLI{}, client: client, survey: survey.New(fake.NewClientset(injecting)), wait: time.Minute}
+	k := &checkCommand{CLI: &command.CLI{}, client: client, survey: cluster.NewSurvey(fake.NewClientset(injecting)), wait: time.Minute}
 	k.issuer(t.Context())
 	expect(t, k.report.Findings, []string{"warning: the issuer " + issuer + " is not public", "failed: a ServiceAccount can ask for tokens that are valid for the API server"})
 }

@@ -24,13 +24,11 @@ import (
 	apiversion "k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/lanyard-dev/lanyard/internal/cli/ask"
 	"github.com/lanyard-dev/lanyard/internal/cli/cloud"
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
 	"github.com/lanyard-dev/lanyard/internal/cli/finding"
-	"github.com/lanyard-dev/lanyard/internal/cli/status"
-	"github.com/lanyard-dev/lanyard/internal/cli/survey"
+	"github.com/lanyard-dev/lanyard/internal/cli/workload"
 	"github.com/lanyard-dev/lanyard/internal/probe"
 	"github.com/lanyard-dev/lanyard/pkg/mutate/injected"
 )
@@ -178,7 +176,7 @@ func (k *checkCommand) installed(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	asker, err := ask.New(config, k.settings, ask.Options{Registration: installation.Registration(), Unread: k.Webhook.Unread})
+	asker, err := workload.NewAsker(config, k.settings, workload.Options{Registration: installation.Registration(), Unread: k.Webhook.Unread})
 	if err != nil {
 		return err
 	}
@@ -244,7 +242,7 @@ func (k *checkCommand) replicas(ctx context.Context, registration *admissionregi
 	service, err := k.survey.Service(ctx, registration)
 	reference := cluster.Entry(registration, cluster.PodWebhook).ClientConfig
 	switch {
-	case errors.Is(err, survey.ErrOutside):
+	case errors.Is(err, cluster.ErrOutside):
 		return finding.DoesNotApply("the webhook runs outside of the cluster, at %s", *reference.URL)
 	case apierrors.IsNotFound(err):
 		return finding.Finding{
@@ -277,7 +275,8 @@ func (k *checkCommand) fences(ctx context.Context, registration *admissionregist
 	return Fences(registration, policies, webhook.SelfManaged(), nil)
 }
 
-// issuer checks the cluster's issuer, from here as a cloud would.
+// issuer checks the cluster's issuer, from here as a cloud would. With --issuer, the documents of
+// that URL are checked, and must be readable.
 func (k *checkCommand) issuer(ctx context.Context) {
 	defer k.Progress("reading the issuer")()
 	cluster, err := cloud.FromCluster(ctx, k.client.CoreV1().RESTClient())
@@ -290,14 +289,35 @@ func (k *checkCommand) issuer(ctx context.Context) {
 		return
 	}
 	var public *cloud.Documents
-	if cloud.Public(cluster.Discovery.Issuer) {
-		public, err = cloud.FromURL(ctx, &http.Client{Timeout: 10 * time.Second}, cluster.Discovery.Issuer)
+	if at := cmp.Or(k.issuerURL, cluster.Discovery.Issuer); k.issuerURL != "" || k.caFile != "" || cloud.Public(at) {
+		public, err = k.published(ctx, at)
 	}
-	found := Issuer(cluster, public, err)
+	if k.issuerURL != "" && err != nil {
+		k.add("issuer", finding.Unreadable("the documents of "+k.issuerURL, err))
+		return
+	}
+	signing := ""
+	if public != nil {
+		signing, _ = cloud.SigningKey(ctx, k.CLI, k.client) // without the right, all keys must be public anyway
+	}
+	found := Issuer(cluster, public, err, signing)
 	if injecting, err := k.survey.Injecting(ctx); err == nil {
 		found = append(found, ReservedIssuer(injecting, cluster.Discovery.Issuer)...)
 	}
 	k.add("issuer", found...)
+	if len(k.fleetContexts) > 0 {
+		k.fleet(ctx, cluster, public)
+	}
+}
+
+// published reads the documents of an issuer.
+func (k *checkCommand) published(ctx context.Context, issuer string) (*cloud.Documents, error) {
+	client, err := cloud.NewClient(k.caFile)
+	if err != nil {
+		return nil, err
+	}
+	client.Timeout = 10 * time.Second
+	return cloud.FromURL(ctx, client, issuer)
 }
 
 // rights checks whether the user may create the objects of an install.
@@ -352,7 +372,7 @@ type accounts struct {
 	// namespace is the only namespace whose ServiceAccounts were read; empty for all.
 	namespace string
 	// namespaces are the namespaces that Lanyard is called for, with their ServiceAccounts.
-	namespaces map[string]*status.Namespace
+	namespaces map[string]*workload.Namespace
 	// chosen is a ServiceAccount to try; nil if no ServiceAccount asks for an identity.
 	chosen    *metav1.PartialObjectMetadata
 	unguarded int
@@ -377,7 +397,7 @@ func (s *accounts) findings() []finding.Finding {
 
 // readAccounts reads the ServiceAccounts of all namespaces or, without the right, of the namespace
 // of the command line. installation is nil if it is not known.
-func (k *checkCommand) readAccounts(ctx context.Context, installation *survey.Installation) *accounts {
+func (k *checkCommand) readAccounts(ctx context.Context, installation *cluster.Installation) *accounts {
 	byPolicies := installation != nil && len(installation.Registrations) == 0
 	all := k.accountsOf(ctx, installation.Registration(), metav1.NamespaceAll)
 	compiled := byPolicies && installation.Policies != nil && installation.Policies.Source.Compiled
@@ -394,7 +414,7 @@ func (k *checkCommand) readAccounts(ctx context.Context, installation *survey.In
 
 // accountsOf reads the ServiceAccounts of one namespace, or of all. One namespace need not be read.
 func (k *checkCommand) accountsOf(ctx context.Context, registration *admissionregistrationv1.MutatingWebhookConfiguration, scope string) *accounts {
-	s := &accounts{namespace: scope, namespaces: map[string]*status.Namespace{}}
+	s := &accounts{namespace: scope, namespaces: map[string]*workload.Namespace{}}
 	list, err := command.Namespaces(ctx, k.client, scope)
 	if len(list) == 0 {
 		s.err = err
@@ -402,7 +422,7 @@ func (k *checkCommand) accountsOf(ctx context.Context, registration *admissionre
 	}
 	for _, namespace := range list {
 		if cluster.CalledFor(registration, k.settings, namespace) {
-			s.namespaces[namespace.Name] = status.NewNamespace(k.settings, namespace, registration, true)
+			s.namespaces[namespace.Name] = workload.NewNamespace(k.settings, namespace, registration, true)
 		}
 	}
 	s.err = k.EachServiceAccount(ctx, scope, func(object *metav1.PartialObjectMetadata) error {
@@ -437,7 +457,7 @@ func (k *checkCommand) pods(ctx context.Context, s *accounts) {
 		return
 	}
 	defer k.Progress("reading pods")()
-	states, configMaps := map[injected.State]int{}, status.ConfigMaps{}
+	states, configMaps := map[injected.State]int{}, workload.ConfigMapLimit{}
 	for _, name := range slices.Sorted(maps.Keys(s.namespaces)) {
 		namespace := s.namespaces[name]
 		if namespace.Empty() {
@@ -463,7 +483,7 @@ func (k *checkCommand) pods(ctx context.Context, s *accounts) {
 
 // dryRuns asks the API server for a pod of a ServiceAccount: whether the API server can call
 // the webhook, and whether the pod gets its credentials. registration is nil if it was not read.
-func (k *checkCommand) dryRuns(ctx context.Context, asker *ask.Asker, registration *admissionregistrationv1.MutatingWebhookConfiguration, s *accounts) {
+func (k *checkCommand) dryRuns(ctx context.Context, asker *workload.Asker, registration *admissionregistrationv1.MutatingWebhookConfiguration, s *accounts) {
 	defer k.Progress("waiting for the webhook")()
 	// Without a ServiceAccount that asks for an identity, the dry run is only for the probe.
 	namespace, name := k.namespace, cmp.Or(k.serviceAccount, cluster.DefaultServiceAccount)
@@ -508,7 +528,7 @@ func (k *checkCommand) dryRuns(ctx context.Context, asker *ask.Asker, registrati
 
 // judge returns the findings about the probe and about the pods of a ServiceAccount. unread is why
 // the ServiceAccount was not read.
-func (k *checkCommand) judge(serviceAccount string, unread error, answer *ask.Answer) (called, tried finding.Finding) {
+func (k *checkCommand) judge(serviceAccount string, unread error, answer *workload.Answer) (called, tried finding.Finding) {
 	response := answer.Answer
 	if answer.Denial != nil {
 		response.Err = answer.Denial.Err // the text is then the text of "lanyard-webhook check"
@@ -552,7 +572,7 @@ func (k *checkCommand) attempt(ctx context.Context, namespace string, pod *unstr
 	tried := make([]finding.Finding, n)
 	tried[0] = first
 	var group errgroup.Group
-	group.SetLimit(ask.DefaultConcurrent)
+	group.SetLimit(workload.DefaultConcurrent)
 	for i := 1; i < n; i++ {
 		group.Go(func() error {
 			config, err := k.Config()

@@ -206,7 +206,7 @@ func (r *Request) send(ctx context.Context, client *http.Client, c *call, decode
 	if c.bearer != "" {
 		request.Header.Set("Authorization", "Bearer "+c.bearer)
 	}
-	status, body, err := read(client, request, maxResponse)
+	status, _, body, err := read(client, request, maxResponse)
 	if err != nil {
 		return nil, err
 	}
@@ -229,10 +229,10 @@ func (r *Request) send(ctx context.Context, client *http.Client, c *call, decode
 	return answer, nil
 }
 
-func read(client *http.Client, request *http.Request, limit int64) (status int, body []byte, err error) {
+func read(client *http.Client, request *http.Request, limit int64) (status int, header http.Header, body []byte, err error) {
 	response, err := client.Do(request)
 	if err != nil {
-		return 0, nil, err
+		return 0, nil, nil, err
 	}
 	defer response.Body.Close()
 	body, err = io.ReadAll(io.LimitReader(response.Body, limit+1))
@@ -240,9 +240,9 @@ func read(client *http.Client, request *http.Request, limit int64) (status int, 
 		err = fmt.Errorf("the response has more than %d bytes", limit)
 	}
 	if err != nil {
-		return 0, nil, fmt.Errorf("read the response of %s: %w", request.URL, err)
+		return 0, nil, nil, fmt.Errorf("read the response of %s: %w", request.URL, err)
 	}
-	return response.StatusCode, body, nil
+	return response.StatusCode, response.Header, body, nil
 }
 
 // at returns the URL with the endpoint's scheme and host.

@@ -21,8 +21,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/lanyard-dev/lanyard/internal/cli/ask"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
+	"github.com/lanyard-dev/lanyard/internal/cli/workload"
 	"github.com/lanyard-dev/lanyard/internal/probe"
 	"github.com/lanyard-dev/lanyard/internal/token"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
@@ -127,7 +127,7 @@ func (x *Target) exchangeAll(ctx context.Context, all []*metav1.ObjectMeta) ([]p
 func (x *Target) exchange(ctx context.Context, namespace, serviceAccount *metav1.ObjectMeta) (lines []probe.Line, inPod string) {
 	who := serviceAccount.Namespace + "/" + serviceAccount.Name
 	pod, err := x.pod(ctx, namespace, serviceAccount)
-	denial, denied := errors.AsType[*ask.Denial](err)
+	denial, denied := errors.AsType[*workload.Denial](err)
 	switch {
 	case denied:
 		return []probe.Line{probe.Fail("lanyard explain serviceaccount "+serviceAccount.Name+" --namespace "+serviceAccount.Namespace+" has the fix.",
@@ -213,7 +213,7 @@ type reader struct {
 	*command.CLI
 	settings *annotations.Settings
 	client   kubernetes.Interface
-	asker    *ask.Asker
+	asker    *workload.Asker
 }
 
 // newReader returns a reader. With evaluate, the reader evaluates the rules of the webhook and
@@ -232,7 +232,7 @@ func newReader(ctx context.Context, c *command.CLI, evaluate bool) (*reader, err
 	if err != nil {
 		return nil, err
 	}
-	asker, err := ask.New(config, s, ask.Options{NoDryRun: evaluate && c.Webhook.Unread == nil, Unread: c.Webhook.Unread})
+	asker, err := workload.NewAsker(config, s, workload.Options{NoDryRun: evaluate && c.Webhook.Unread == nil, Unread: c.Webhook.Unread})
 	return &reader{CLI: c, settings: s, client: client, asker: asker}, err
 }
 
@@ -262,7 +262,7 @@ func (r *reader) serviceAccount(ctx context.Context, namespace, name string) (*m
 }
 
 // pod returns the injection into a new pod of a ServiceAccount. The error is an
-// *ask.Denial if no pod would be created.
+// *workload.Denial if no pod would be created.
 func (r *reader) pod(ctx context.Context, namespace, serviceAccount *metav1.ObjectMeta) (*injected.Pod, error) {
 	answer := r.asker.Ask(ctx, namespace, serviceAccount, r.ProbePod(serviceAccount.Name))
 	if err := answer.Problem(); err != nil {

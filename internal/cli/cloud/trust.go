@@ -11,8 +11,10 @@
 //	exchange.go      is common to the exchanges; no function returns a credential. It explains
 //	                 the errors of the clouds, with the causes in causes.yaml
 //	tokens.go        reads the tokens of the pods of ServiceAccounts, and exchanges them
-//	issuer.go        compares the published keys of the issuer with the cluster's keys, and
-//	                 publishes them with the commands in publish.tmpl
+//	issuer.go        reads the documents of an issuer, and compares the published keys with the
+//	                 cluster's
+//	publish.go       merges the keys of the clusters with one issuer, and writes the documents, or
+//	                 the commands in publish.tmpl that upload them
 package cloud
 
 import (

@@ -250,6 +250,20 @@ func isOfIdentity(d *annotations.Provider, p *annotations.Parameter) bool {
 	return !p.ClusterOnly && (p.Identity || p.Required || slices.Contains(d.PrincipalParameters, p.Name))
 }
 
+// IdentityOf returns the annotations that say which identities of clouds a ServiceAccount has.
+func IdentityOf(s *annotations.Settings, all map[string]string) map[string]string {
+	identity := map[string]string{}
+	for _, d := range s.Providers {
+		for i := range d.Parameters {
+			key := annotations.Key(d, d.Parameters[i].Name)
+			if value, found := all[key]; found && isOfIdentity(d, &d.Parameters[i]) {
+				identity[key] = value
+			}
+		}
+	}
+	return identity
+}
+
 // define looks for the provider. For a custom one, its settings must be known.
 func (k *trustCommand) define() error {
 	known := clouds()

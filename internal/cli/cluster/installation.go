@@ -1,9 +1,14 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cluster finds Lanyard in a cluster: its webhook configurations, the
-// namespaces and ServiceAccounts in their scope, and the options of the webhook. It also
-// knows the kinds that have pods, and their pod templates.
+// Package cluster knows the parts of a cluster that concern Lanyard: what is installed, for which
+// namespaces and pods it is called, and the kinds that have pods.
+//
+//	survey.go        reads the installation, its policies and its settings
+//	webhook.go       reads the Deployment of the webhook, and its options
+//	installation.go  webhook configurations and their selectors; the kinds and their pod templates
+//	policies.go      the policies of the guard, and those that inject
+//	unchanged.go     when the annotations of a ServiceAccount were written
 package cluster
 
 import (

@@ -34,7 +34,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/klog/v2"
 
-	"github.com/lanyard-dev/lanyard/internal/cli/survey"
+	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/options"
 	"github.com/lanyard-dev/lanyard/internal/peer"
 	"github.com/lanyard-dev/lanyard/internal/probe"
@@ -61,7 +61,7 @@ type CLI struct {
 		// allowed are fields of the webhook's pods, which policies of the cluster allow.
 		allowed map[string]any
 	}
-	survey *survey.Cluster
+	survey *cluster.Survey
 	// overrides are the fields of --overrides.
 	overrides map[string]any
 	// Started reports whether the command line was correct, so that a command runs.
@@ -197,6 +197,13 @@ func (c *CLI) Finish(cmd *cobra.Command) {
 	for _, child := range cmd.Commands() {
 		c.Finish(child)
 	}
+}
+
+// InContext returns a CLI for the cluster of another context of the kubeconfig.
+func (c *CLI) InContext(name string) *CLI {
+	other := NewCLI(c.Name, c.IOStreams)
+	other.Flags.KubeConfig, other.Flags.Context = c.Flags.KubeConfig, &name
+	return other
 }
 
 // Namespace returns the namespace of --namespace or of the kubeconfig.
@@ -381,13 +388,13 @@ func (c *CLI) ProbePod(serviceAccount string) *unstructured.Unstructured {
 }
 
 // Survey returns the survey of the cluster, which reads each part once.
-func (c *CLI) Survey() (*survey.Cluster, error) {
+func (c *CLI) Survey() (*cluster.Survey, error) {
 	if c.survey == nil {
 		client, _, err := c.Clients()
 		if err != nil {
 			return nil, err
 		}
-		c.survey = survey.New(client)
+		c.survey = cluster.NewSurvey(client)
 	}
 	return c.survey, nil
 }

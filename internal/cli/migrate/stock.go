@@ -54,7 +54,7 @@ var (
 	kindWebhooks       = schema.GroupKind{Group: admissionregistrationv1.GroupName, Kind: "MutatingWebhookConfiguration"}
 )
 
-// Read returns the part of an object that the peers read, nil for none. An object that
+// Read returns the part of an object that the peers read, or nil if there is none. An object that
 // another object makes is left out: the stock has its maker. A pod that uses an agent is not: its
 // maker does not show that.
 func Read(u *unstructured.Unstructured) (*Object, error) {

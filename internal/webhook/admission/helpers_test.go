@@ -154,5 +154,5 @@ func decode(t *testing.T, answer string) *admissionv1.AdmissionReview {
 	return &review
 }
 
-// untroubled is a decision with nothing to tell.
+// untroubled is a decision without findings.
 var untroubled = admission.Response{Reason: reason.NoIdentity}

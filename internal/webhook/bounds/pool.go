@@ -42,7 +42,7 @@ func NewPool(size int64, waiting int, taken error) *Pool {
 	return &Pool{most: waiting, taken: taken, size: size, free: size, held: map[netip.Addr]int64{}}
 }
 
-// Held returns how much of the pool is in use.
+// Held returns the number of bytes of the pool that are in use.
 func (p *Pool) Held() int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -97,7 +97,7 @@ func (c *Claim) Take(ctx context.Context, bytes int64) error {
 	return nil
 }
 
-// Bytes returns how much the claim holds.
+// Bytes returns the number of bytes that the claim holds.
 func (c *Claim) Bytes() int64 {
 	if c.pool == nil {
 		return 0

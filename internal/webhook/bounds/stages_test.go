@@ -226,7 +226,7 @@ func (f *fleet) handler(next http.Handler) http.Handler {
 	})
 }
 
-// check reports what is above its bound.
+// check fails the test for each stage above its bound.
 func (f *fleet) check(t *testing.T) {
 	t.Helper()
 	synctest.Wait()

@@ -70,7 +70,7 @@ type connection struct {
 	roomFor netip.Addr
 }
 
-// group has the connections of each address in a list, which is ordered by the last change of
+// group lists the connections of each address, in the order of the last change of
 // the connection's state, the longest unchanged first.
 type group struct {
 	lists map[netip.Addr]*list.List // of *connection

@@ -283,7 +283,7 @@ var oldFiles = map[string]string{
 	"gcp":       "/var/run/secrets/sts.googleapis.com/serviceaccount/token",
 }
 
-// outcomeOf returns what the pod got.
+// outcomeOf returns the credentials of the pod.
 func outcomeOf(before, after *corev1.Pod) outcome {
 	o := outcome{}
 	add := func(c *corev1.Container, key, value string) {

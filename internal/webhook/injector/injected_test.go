@@ -63,7 +63,7 @@ func prune(object map[string]any) {
 	}
 }
 
-// holdsReadable: what is read back is the injection.
+// holdsReadable: reading an injected pod returns the injection.
 func holdsReadable(t *testing.T, s *annotations.Settings, result []byte, injection *provider.Injection) {
 	t.Helper()
 	pod := unmarshal(t, result)

@@ -274,7 +274,7 @@ func volumeAt(pod *corev1.Pod, c *corev1.Container, file string) (volume *corev1
 	return nil, ""
 }
 
-// tokenAt returns the token that the container reads at a path, nil for none.
+// tokenAt returns the token that the container reads at a path, or nil if there is none.
 func tokenAt(pod *corev1.Pod, c *corev1.Container, file string) *corev1.ServiceAccountTokenProjection {
 	volume, rest := volumeAt(pod, c, file)
 	if volume == nil || volume.Projected == nil {

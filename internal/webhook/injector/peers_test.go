@@ -18,7 +18,7 @@ import (
 	"github.com/lanyard-dev/lanyard/test/support/peers"
 )
 
-// stored creates the pod of a case, and returns what Lanyard decides and adds together with
+// stored creates the pod of a case and returns Lanyard's decision and adds together with
 // the peer.
 func stored(t *testing.T, c *decisions.Case, peerFirst bool) *decisions.Stored {
 	t.Helper()

@@ -25,7 +25,7 @@ type Invalidator interface {
 	Invalidate(namespace, name, resourceVersion string)
 }
 
-// invalidate tells the invalidator about the write. A ServiceAccount without a name, which the API
+// invalidate reports the write to the invalidator. A ServiceAccount without a name, which the API
 // server generates later, is in no cache.
 func invalidate(invalidator Invalidator, request *admission.Request[ServiceAccount]) {
 	if request.Object.name == "" {

@@ -87,7 +87,7 @@ func (c *Cache) HasSynced() bool { return c.synced.Load() }
 // caller iterates: the loop must not call methods of the same Cache.
 func (c *Cache) All() iter.Seq2[types.NamespacedName, Object] { return c.store.all() }
 
-// Bytes returns the memory that the objects take, and its limit, 0 for none.
+// Bytes returns the memory that the objects take, and its limit, or 0 if there is none.
 func (c *Cache) Bytes() (used, limit int64) { return c.store.used(), c.store.limit }
 
 // Invalidate is like Reader.Invalidate.

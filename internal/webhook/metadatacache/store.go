@@ -26,7 +26,7 @@ const share = 16
 //
 // The zero value is empty and without a limit.
 type store struct {
-	limit int64 // of bytes; 0 for none
+	limit int64 // of bytes, or 0 if there is none
 
 	mu sync.RWMutex
 	// objects holds nil for an object with nothing to keep: most objects of a
@@ -47,7 +47,7 @@ const (
 	annotationBytes = 32
 )
 
-// size returns how many bytes the object takes in the store.
+// size returns the bytes that the object takes in the store.
 func size(id types.NamespacedName, object *Object) int64 {
 	n := entryBytes + len(id.Namespace) + len(id.Name)
 	if object == nil {
@@ -164,7 +164,7 @@ func (s *store) isExactly(items []*item) bool {
 	return len(items) == len(s.objects) && !slices.ContainsFunc(items, missing)
 }
 
-// used returns how many bytes the objects take.
+// used returns the bytes that all objects take.
 func (s *store) used() int64 {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

@@ -64,7 +64,7 @@ type served struct {
 	current atomic.Pointer[tls.Certificate]
 }
 
-// leaf returns the certificate, nil for none.
+// leaf returns the certificate, or nil if there is none.
 func (s *served) leaf() *x509.Certificate {
 	if certificate := s.current.Load(); certificate != nil {
 		return certificate.Leaf

@@ -121,7 +121,7 @@ func (r *replica) certificates() []span[*x509.Certificate] {
 	return r.served
 }
 
-// logged returns what all replicas have logged.
+// logged returns the log lines of all replicas.
 func (i *installation) logged() string {
 	var all strings.Builder
 	for _, r := range i.replicas {

@@ -7,7 +7,7 @@
 // the Kubernetes API.
 //
 //	injected.go  Read and Remove
-//	variables.go tells Lanyard's variables from a container's own
+//	variables.go distinguishes Lanyard's variables from a container's own
 //	compare.go   compares a running pod with a new one
 //	others.go    compares a running pod that another webhook injected
 package injected

@@ -9,7 +9,7 @@ import (
 	"github.com/lanyard-dev/lanyard/policies"
 )
 
-// unavailable returns what policies cannot do: parameters and values of the built-in providers
+// unavailable returns the features that policies do not have: parameters and values of the built-in providers
 // without an expression, and settings that package policies denies.
 func unavailable() (string, error) {
 	t := newTable("What", "Result")

@@ -107,7 +107,7 @@ func runGCP(t testing.TB, c cluster) run {
 	return runPage(t, "clouds/gcp.md", c.answers(t, map[string]string{"gcloud projects describe my-project": projectNumber}))
 }
 
-// providers returns what the page's two commands create, with and without uploaded
+// providers returns the providers that the page's two commands create, with and without uploaded
 // keys.
 func providers(t testing.TB, r run) []gcpTrust {
 	t.Helper()

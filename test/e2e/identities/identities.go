@@ -35,14 +35,14 @@ const (
 	Impersonated = "reporter@example-project.iam.gserviceaccount.com"
 )
 
-// ThreeClouds returns what the ServiceAccount three-clouds must get.
+// ThreeClouds returns the identities of the ServiceAccount three-clouds.
 func ThreeClouds() expect.Outcomes {
 	return expect.Outcomes{
 		journal.AWS: expect.Granted(Role), journal.Azure: expect.Granted(Application), journal.GCP: expect.Granted(Impersonated),
 	}
 }
 
-// Nothing returns what a pod without credentials gets.
+// Nothing returns the result for a pod without credentials.
 func Nothing() expect.Outcomes {
 	return expect.Outcomes{journal.AWS: expect.None(), journal.Azure: expect.None(), journal.GCP: expect.None()}
 }

@@ -89,7 +89,7 @@ func (l *limit) Apply(cmd *exec.Cmd) {
 	cmd.Path = "/bin/sh"
 }
 
-// Kills returns how many processes the kernel has killed because of the limit. It
+// Kills returns the number of processes that the kernel has killed because of the limit. It
 // returns 0 if the limit is not enforced.
 func (l *limit) Kills() (int64, error) {
 	if !l.Enforced() {

@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
-	"github.com/lanyard-dev/lanyard/internal/cli/ask"
+	"github.com/lanyard-dev/lanyard/internal/cli/workload"
 	"github.com/lanyard-dev/lanyard/internal/options"
 	"github.com/lanyard-dev/lanyard/internal/probe"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
@@ -41,11 +41,11 @@ var _ = Describe("ask", Ordered, func() {
 	pod := func() *unstructured.Unstructured { return probe.Pod("cart") }
 
 	// answer returns the answer for a user; an administrator if it is empty.
-	answer := func(ctx context.Context, user string, serviceAccount *corev1.ServiceAccount, pod *unstructured.Unstructured) ask.Answer {
+	answer := func(ctx context.Context, user string, serviceAccount *corev1.ServiceAccount, pod *unstructured.Unstructured) workload.Answer {
 		GinkgoHelper()
 		config := rest.CopyConfig(env.plane.Config())
 		config.Impersonate.UserName = user
-		asker, err := ask.New(config, newSettings(), ask.Options{})
+		asker, err := workload.NewAsker(config, newSettings(), workload.Options{})
 		Expect(err).NotTo(HaveOccurred())
 		return asker.Ask(ctx, &namespace.ObjectMeta, &serviceAccount.ObjectMeta, pod)
 	}
@@ -91,8 +91,8 @@ var _ = Describe("ask", Ordered, func() {
 		Expect(err).NotTo(HaveOccurred())
 		pod := probe.Pod("cart")
 		Expect(unstructured.SetNestedField(pod.Object, true, "spec", "hostNetwork")).To(Succeed())
-		Eventually(ctx, func(ctx context.Context) *ask.Denial { return answer(ctx, "", asking, pod).Denial }).
-			Should(HaveValue(And(HaveField("By", ask.ByOther), HaveField("Message", ContainSubstring("PodSecurity")))))
+		Eventually(ctx, func(ctx context.Context) *workload.Denial { return answer(ctx, "", asking, pod).Denial }).
+			Should(HaveValue(And(HaveField("By", workload.ByOther), HaveField("Message", ContainSubstring("PodSecurity")))))
 		local := answer(ctx, "on-call", asking, pod)
 		Expect(local.Missing).NotTo(BeEmpty())
 	})

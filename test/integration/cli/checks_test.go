@@ -4,6 +4,10 @@
 package cli
 
 import (
+	"encoding/pem"
+	"net/http"
+	"net/http/httptest"
+	"os"
 	"path/filepath"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -33,8 +37,26 @@ var _ = Describe("the CronJobs of deploy/checks", func() {
 		Expect(out).To(MatchRegexp(`checked +cart +guarded +deployment/cart +4 +1 +1 +1 `))
 		Expect(out).NotTo(ContainSubstring("forbidden"))
 
-		code, out, errOut = lanyardAs(ctx, kubeconfig, "", "trust", "issuer")
+		// The documents have another issuer than the cluster, which is a finding, not a missing right.
+		directory := GinkgoT().TempDir()
+		server := httptest.NewTLSServer(http.FileServer(http.Dir(directory)))
+		DeferCleanup(server.Close)
+		ca := filepath.Join(GinkgoT().TempDir(), "ca.crt")
+		Expect(os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o600)).To(Succeed())
+		code, _, errOut = lanyard(ctx, "trust", "issuer", "--issuer", server.URL, "--to", directory, "--ca-file", ca)
 		Expect(code).To(Equal(command.ExitOK), errOut)
-		Expect(out).To(HavePrefix("issuer "))
+		job, err = env.client.BatchV1().CronJobs(webhook.Namespace).Get(ctx, "lanyard-issuer", metav1.GetOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		args = job.Spec.JobTemplate.Spec.Template.Spec.Containers[0].Args
+		Expect(args).To(Equal([]string{"check", "--issuer", publicIssuer}))
+		args = []string{"check", "--issuer", server.URL, "--ca-file", ca}
+		code, out, errOut = lanyardAs(ctx, kubeconfig, "", args...)
+		Expect(code).To(Equal(command.ExitFound), out+errOut)
+		Expect(out).To(And(ContainSubstring("the public issuer is"), ContainSubstring("failed: 1, warnings: 0")))
+
+		// Documents that cannot be read have another exit code.
+		server.Close()
+		code, out, errOut = lanyardAs(ctx, kubeconfig, "", args...)
+		Expect(code).To(Equal(command.ExitFailed), out+errOut)
 	})
 })

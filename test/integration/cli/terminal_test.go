@@ -21,7 +21,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
 )
 
-// onTerminal runs a command line in a directory, and returns what a terminal shows.
+// onTerminal runs a command line in a directory and returns the screen of a terminal.
 func onTerminal(ctx context.Context, directory string, columns uint16, args ...string) (code int, shown string) {
 	GinkgoHelper()
 	screen, terminal, err := pty.Open()
@@ -78,7 +78,7 @@ func expectShown(ctx context.Context, directory, heading string, code int, args 
 // a node, a controller or a cloud is in test/e2e/suite/cli.
 var _ = Describe("lanyard in a terminal", Serial, Ordered, func() {
 	var directory string
-	BeforeAll(func() {
+	BeforeAll(func(ctx SpecContext) {
 		directory = GinkgoT().TempDir()
 		read := func(path string) string {
 			text, err := os.ReadFile(path)
@@ -92,6 +92,9 @@ var _ = Describe("lanyard in a terminal", Serial, Ordered, func() {
 		} {
 			Expect(os.WriteFile(filepath.Join(directory, name), []byte(text), 0o600)).To(Succeed())
 		}
+		// There are documents, so that the command does not look for them at the issuer.
+		code, _, errOut := lanyard(ctx, "trust", "issuer", "--issuer", publicIssuer, "--to", filepath.Join(directory, "issuer"))
+		Expect(code).To(Equal(command.ExitOK), errOut)
 	})
 
 	It("fits the help of each command into its columns", func(ctx SpecContext) {
@@ -114,6 +117,7 @@ var _ = Describe("lanyard in a terminal", Serial, Ordered, func() {
 		Entry("a mistake in a configuration file", "inject-page-mistake", command.ExitFailed, "inject --config misspelled.yaml -f app.yaml"),
 		Entry("a manifest that the webhook would deny", "inject-page-denied", command.ExitFound, "inject -f wrong.yaml"),
 		Entry("the documents of an issuer", "trust-issuer-to", command.ExitOK, "trust issuer --issuer https://issuer.example.com/production --to issuer"),
+		Entry("the documents of a fleet", "trust-issuer-fleet", command.ExitOK, "trust issuer --fleet --issuer https://issuer.example.com/production --to issuer"),
 	)
 
 	It("prints manifests as they are", func(ctx SpecContext) {

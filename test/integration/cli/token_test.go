@@ -158,7 +158,7 @@ var _ = Describe("token", func() {
 	)
 })
 
-// completions returns what the shell is offered.
+// completions returns the completions that the shell gets.
 func completions(ctx context.Context, args ...string) []string {
 	GinkgoHelper()
 	code, out, _ := lanyard(ctx, append([]string{"__complete"}, args...)...)

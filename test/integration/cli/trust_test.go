@@ -135,23 +135,24 @@ var _ = Describe("trust issuer", func() {
 		expectOutputs(ctx, "trust-issuer", command.ExitOK, "trust", "issuer", "--namespace", "shop")
 	})
 
-	It("writes documents that it then finds equal, until they are not", func(ctx SpecContext) {
+	It("writes documents that check then finds equal, until they are not", func(ctx SpecContext) {
 		directory := GinkgoT().TempDir()
 		server := httptest.NewTLSServer(http.FileServer(http.Dir(directory)))
 		DeferCleanup(server.Close)
 		ca := filepath.Join(GinkgoT().TempDir(), "ca.crt")
 		Expect(os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o600)).To(Succeed())
 
-		code, out, errOut := lanyard(ctx, "trust", "issuer", "--issuer", server.URL, "--to", directory)
-		Expect(errOut).To(ContainSubstring("wrote the documents of " + server.URL))
+		code, out, errOut := lanyard(ctx, "trust", "issuer", "--issuer", server.URL, "--to", directory, "--ca-file", ca)
+		Expect(errOut).To(And(ContainSubstring("no documents were found at "+server.URL), ContainSubstring("status 404"), ContainSubstring("wrote the documents of "+server.URL)))
 		Expect(out).To(BeEmpty())
 		Expect(code).To(Equal(command.ExitOK))
 
 		// The issuer differs from the cluster's, the keys do not.
-		code, out, _ = lanyard(ctx, "trust", "issuer", "--namespace", "shop", "--verify", server.URL, "--ca-file", ca)
+		check := []string{"check", "--namespace", "shop", "--config", customConfig, "--issuer", server.URL, "--ca-file", ca}
+		code, out, _ = lanyard(ctx, append(check, "--output", "json")...)
 		Expect(code).To(Equal(command.ExitFound))
-		Expect(out).To(ContainSubstring(`× the public issuer is "` + server.URL + `", but tokens have "` + clusterIssuer(ctx) + `"`))
-		Expect(strings.Count(out, "×")).To(Equal(1))
+		Expect(out).To(ContainSubstring(`the public issuer is \"` + server.URL + `\", but tokens have \"` + clusterIssuer(ctx) + `\"`))
+		Expect(strings.Count(out, `"status": "failed"`)).To(Equal(1))
 
 		// With the issuer of the cluster, nothing differs.
 		discovery := filepath.Join(directory, ".well-known", "openid-configuration")
@@ -159,33 +160,65 @@ var _ = Describe("trust issuer", func() {
 		Expect(err).NotTo(HaveOccurred())
 		changed := strings.Replace(string(text), `"issuer": "`+server.URL+`"`, `"issuer": "`+clusterIssuer(ctx)+`"`, 1)
 		Expect(os.WriteFile(discovery, []byte(changed), 0o600)).To(Succeed())
-		code, out, _ = lanyard(ctx, "trust", "issuer", "--namespace", "shop", "--verify", server.URL, "--ca-file", ca)
-		Expect(out).To(ContainSubstring("√ has the issuer and all keys of the cluster"))
-		Expect(code).To(Equal(command.ExitOK))
-		expectOutputs(ctx, "trust-issuer-verified", command.ExitOK, "trust", "issuer", "--namespace", "shop", "--verify", server.URL, "--ca-file", ca)
+		expectOutputs(ctx, "check-issuer", command.ExitOK, check...)
 
 		// After a rotation without a new upload, the public key is another one.
 		keys := filepath.Join(directory, "openid", "v1", "jwks")
 		Expect(os.WriteFile(keys, []byte(`{"keys":[{"kty":"RSA","kid":"former","n":"AQAB","e":"AQAB"}]}`), 0o600)).To(Succeed())
-		code, out, _ = lanyard(ctx, "trust", "issuer", "--namespace", "shop", "--verify", server.URL, "--ca-file", ca)
-		Expect(code).To(Equal(command.ExitFound))
-		Expect(out).To(And(ContainSubstring("at present: clouds deny all new tokens"), ContainSubstring("key former is public, but the cluster does not have it any more")))
-		expectOutputs(ctx, "trust-issuer-rotated", command.ExitFound, "trust", "issuer", "--namespace", "shop", "--verify", server.URL, "--ca-file", ca)
+		expectOutputs(ctx, "check-issuer-rotated", command.ExitFound, check...)
+
+		// Nobody removes a key by the way.
+		publish := []string{"trust", "issuer", "--issuer", server.URL, "--to", directory}
+		code, out, errOut = lanyard(ctx, publish...)
+		Expect(code).To(Equal(command.ExitFailed))
+		Expect(out).To(BeEmpty())
+		Expect(errOut).To(ContainSubstring("has keys that this cluster does not have: former; if clusters sign with them, pass --fleet to keep them"))
+		Expect(os.ReadFile(keys)).To(ContainSubstring("former"))
+		code, _, errOut = lanyard(ctx, append(publish, "--fleet")...)
+		Expect(code).To(Equal(command.ExitOK), errOut)
+		Expect(errOut).To(HavePrefix("warning: the issuer " + server.URL + " is not public"))
+		Expect(errOut).To(ContainSubstring("can act as each other"))
+		Expect(os.ReadFile(keys)).To(And(ContainSubstring("former"), ContainSubstring(`"use":"sig"`)))
+		code, _, errOut = lanyard(ctx, append(publish, "--remove-key", "former")...)
+		Expect(code).To(Equal(command.ExitOK), errOut)
+		Expect(os.ReadFile(keys)).NotTo(ContainSubstring("former"))
+
+		// Documents that cannot be read are not a mistake of the cluster.
+		Expect(os.Remove(keys)).To(Succeed())
+		code, out, _ = lanyard(ctx, check...)
+		Expect(code).To(Equal(command.ExitFailed))
+		Expect(out).To(ContainSubstring("status 404"))
 	})
 
 	It("writes the commands of an upload", func(ctx SpecContext) {
-		code, out, errOut := lanyard(ctx, "trust", "issuer", "--issuer", "https://storage.googleapis.com/bucket/production", "--to", "gs://bucket/production")
-		Expect(errOut).To(BeEmpty())
+		server := httptest.NewTLSServer(http.NotFoundHandler())
+		DeferCleanup(server.Close)
+		code, out, errOut := lanyard(ctx, "trust", "issuer", "--issuer", server.URL, "--to", "gs://bucket/production", "--ca-file", os.DevNull)
+		Expect(code).To(Equal(command.ExitFailed))
+		Expect(errOut).To(ContainSubstring("--ca-file"))
+		Expect(out).To(BeEmpty())
+		ca := filepath.Join(GinkgoT().TempDir(), "ca.crt")
+		Expect(os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o600)).To(Succeed())
+		code, out, _ = lanyard(ctx, "trust", "issuer", "--issuer", server.URL, "--to", "gs://bucket/production", "--ca-file", ca)
 		Expect(code).To(Equal(command.ExitOK))
 		Expect(out).To(And(
 			ContainSubstring("gs://bucket/production/openid/v1/jwks"), ContainSubstring("gs://bucket/production/.well-known/openid-configuration"),
-			ContainSubstring(`"issuer": "https://storage.googleapis.com/bucket/production"`),
+			ContainSubstring(`"issuer": "`+server.URL+`"`), ContainSubstring("--if-generation-match 0"),
 		))
+	})
+
+	It("names the CA if the certificate of the issuer is not trusted", func(ctx SpecContext) {
+		server := httptest.NewTLSServer(http.NotFoundHandler())
+		DeferCleanup(server.Close)
+		code, out, errOut := lanyard(ctx, "trust", "issuer", "--issuer", server.URL, "--to", "s3://bucket")
+		Expect(code).To(Equal(command.ExitFailed))
+		Expect(errOut).To(ContainSubstring("name the CA with --ca-file"))
+		Expect(out).To(BeEmpty())
 	})
 
 	It("warns of a place that is not the issuer's", func(ctx SpecContext) {
 		code, _, errOut := lanyard(ctx, "trust", "issuer", "--issuer", publicIssuer, "--to", "s3://bucket/production")
-		Expect(errOut).To(Equal("warning: the issuer is " + publicIssuer + "; make sure that it shows s3://bucket/production\n"))
+		Expect(errOut).To(HavePrefix("warning: the issuer is " + publicIssuer + "; make sure that it shows s3://bucket/production\n"))
 		Expect(code).To(Equal(command.ExitOK))
 	})
 
@@ -196,8 +229,11 @@ var _ = Describe("trust issuer", func() {
 		Expect(code).To(Equal(command.ExitFailed))
 	},
 		Entry("an issuer alone", "--issuer needs --to", "--issuer", publicIssuer),
-		Entry("a CA alone", "--ca-file needs --verify", "--ca-file", "x"),
-		Entry("two tasks", "--to cannot be used with --verify", "--to", "x", "--verify", publicIssuer),
+		Entry("a CA alone", "--ca-file needs --to", "--ca-file", "x"),
+		Entry("a fleet alone", "--fleet needs --to", "--fleet"),
+		Entry("a key alone", "--remove-key needs --to", "--remove-key", "x"),
+		Entry("a file of keys without an issuer", "--public-key needs --issuer", "--public-key", "x", "--to", "y"),
+		Entry("a file of keys that does not exist", "--public-key: open /none: no such file or directory", "--public-key", "/none", "--to", "y", "--issuer", publicIssuer),
 		Entry("an unknown place", "--to: place \"ftp://x\"", "--issuer", publicIssuer, "--to", "ftp://x"),
 	)
 })

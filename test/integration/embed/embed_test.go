@@ -81,7 +81,7 @@ func goldenCases() []*decisions.Case {
 	return slices.DeleteFunc(cases, (*decisions.Case).IsEphemeral)
 }
 
-// inPlace are handlers that serve in place of the first ones; nil for none.
+// inPlace are handlers that serve in place of the first ones, or nil if there is none.
 var inPlace atomic.Pointer[map[string]http.Handler]
 
 // switching is a webhook server whose handlers can be replaced.

@@ -200,7 +200,7 @@ var _ = Describe("The self-managed certificate", func() {
 	})
 })
 
-// may asks the apiserver what the webhook is allowed.
+// may asks the API server whether the webhook has a right.
 func may(ctx context.Context, verb, group, resource, namespace, name string) bool {
 	GinkgoHelper()
 	review, err := cluster.rights.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Added returns what the webhooks have added to a pod. It fails if the notation cannot describe
+// Added returns the fields that the webhooks have added to a pod. It fails if the notation cannot describe
 // it, that is, if AddTo does not return the same pod.
 func Added(before, after []byte) (*Additions, error) {
 	was, is := decode(before), decode(after)
@@ -143,7 +143,7 @@ func (a *Additions) addContainers(was, is object) {
 	}
 }
 
-// shortContainer returns what a container gets: variables first.
+// shortContainer returns the additions to a container, variables first.
 func shortContainer(before, after object) []any {
 	lines := []any{}
 	for i, v := range list(after, "env") {

@@ -112,7 +112,7 @@ func (g *GCP) Mutate(pod *corev1.Pod, account *corev1.ServiceAccount) error {
 	return nil
 }
 
-// identity reads the annotations of the ServiceAccount, nil for none. Some malformed
+// identity reads the annotations of the ServiceAccount, or nil if there is none. Some malformed
 // ones deny the pod even without an identity.
 func (g *GCP) identity(account *corev1.ServiceAccount, prefix string) (*gcpIdentity, error) {
 	get := func(name string) string { return account.Annotations[prefix+name] }

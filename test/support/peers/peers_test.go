@@ -27,7 +27,7 @@ type testCase struct {
 	account string
 	// pod has the metadata and the spec of the pod, want those after the webhook.
 	pod, want string
-	// denied is a part of the error, "" for none.
+	// denied is a part of the error, or "" if there is none.
 	denied string
 }
 

@@ -113,7 +113,7 @@ type Volume struct {
 
 // Source is one source of a projected volume. A file of the downward API is a source of its own.
 type Source struct {
-	// Token and File report what the source is. Neither is set for any other source.
+	// Token and File report the kind of the source. Neither is set for any other source.
 	Token, File bool
 	// Path is the path in the volume.
 	Path []byte

@@ -244,8 +244,8 @@ var denials = map[string]struct {
 	"AWS with another audience": {awsFull, func(_ *apiServer, _ *issuertest.Cluster, trust *emulated.Trust) {
 		trust.AWS.OpenIDConnectProviders[0].ClientIDList = []string{"other"}
 	}, []string{"InvalidIdentityToken", "is not a client ID", "aws iam add-client-id-to-open-id-connect-provider", "--client-id sts.amazonaws.com"}},
-	"AWS with another key":   {awsFull, unpublished, []string{"InvalidIdentityToken", "the published keys of the issuer are old", "lanyard trust issuer --verify " + issuertest.URL}},
-	"AWS without the issuer": {awsFull, down, []string{"IDPCommunicationError", "AWS did not reach the issuer", "lanyard trust issuer --verify"}},
+	"AWS with another key":   {awsFull, unpublished, []string{"InvalidIdentityToken", "the published keys of the issuer are old", "lanyard check --issuer " + issuertest.URL}},
+	"AWS without the issuer": {awsFull, down, []string{"IDPCommunicationError", "AWS did not reach the issuer", "lanyard check --issuer"}},
 	"AWS with another subject": {awsFull, func(_ *apiServer, _ *issuertest.Cluster, trust *emulated.Trust) {
 		statement(trust).Condition["StringEquals"][strings.TrimPrefix(issuertest.URL, "https://")+":sub"] = emulated.Strings{"system:serviceaccount:shop:other"}
 	}, []string{"AccessDenied", "its trust policy names another issuer, subject or audience", "aws iam update-assume-role-policy --role-name cart", `"system:serviceaccount:shop:cart"`}},
@@ -271,8 +271,8 @@ var denials = map[string]struct {
 	"Azure without the tenant": {azureFull, func(_ *apiServer, _ *issuertest.Cluster, trust *emulated.Trust) {
 		trust.Entra.Tenants[0].TenantID = "22222222-2222-4333-8444-555555555555"
 	}, []string{"AADSTS90002", "the tenant does not exist", "lanyard.dev/azure-tenant-id="}},
-	"Azure with another key":   {azureFull, unpublished, []string{"AADSTS7000272", "the published keys of the issuer are old", "lanyard trust issuer --verify"}},
-	"Azure without the issuer": {azureFull, down, []string{"AADSTS90061", "Entra did not reach the issuer", "lanyard trust issuer --verify"}},
+	"Azure with another key":   {azureFull, unpublished, []string{"AADSTS7000272", "the published keys of the issuer are old", "lanyard check --issuer"}},
+	"Azure without the issuer": {azureFull, down, []string{"AADSTS90061", "Entra did not reach the issuer", "lanyard check --issuer"}},
 	"Azure with an elliptic key": {azureFull, func(cluster *apiServer, issuer *issuertest.Cluster, _ *emulated.Trust) {
 		cluster.key = issuertest.ECDSA(cluster.t, "key-2")
 		issuer.Publish(cluster.key)

@@ -59,7 +59,7 @@ var clouds = map[string]struct {
 	"Google through a service account": {"gcp", map[string]string{"gcp-workload-identity-provider": poolOIDC, "gcp-service-account": email}, email},
 }
 
-// identityOf returns what annotations ask for.
+// identityOf returns the identity that annotations ask for.
 func identityOf(t *testing.T, values map[string]string) *annotations.Identity {
 	t.Helper()
 	s, err := annotations.NewSettings(provider.Builtin())

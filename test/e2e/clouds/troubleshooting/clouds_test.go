@@ -78,7 +78,7 @@ func trustInCart() trust.Trust {
 	}
 }
 
-// answer is what a cloud says. The code is empty if it grants the credential.
+// answer is the response of a cloud. The code is empty if it grants the credential.
 type answer struct{ code, message string }
 
 // ask sends the attempt to the cloud, as its SDK does, and returns the answer.

@@ -253,7 +253,7 @@ func abuseReplicas(ctx context.Context, replicas []corev1.Pod, namespace string)
 	running.Wait()
 }
 
-// logBytes returns how much a replica has logged since the given time. It stops at 8 MiB.
+// logBytes returns the number of bytes that a replica has logged since the given time. It stops at 8 MiB.
 func logBytes(ctx context.Context, replica *corev1.Pod, since metav1.Time) (int, error) {
 	log, err := cluster.CoreV1().Pods(replica.Namespace).GetLogs(replica.Name, &corev1.PodLogOptions{
 		Container: "webhook", SinceTime: &since, LimitBytes: new(int64(8 << 20)),

@@ -125,9 +125,9 @@ var _ = Describe("lanyard in a terminal", Ordered, ContinueOnFailure, func() {
 		for _, r := range []recording{
 			{when: "See the issuer of the cluster.", command: "lanyard trust issuer"},
 			{command: "lanyard trust issuer" + issuer + " --to issuer"},
-			{when: "Compare the public documents with the keys of the cluster. Here the API servers still have another `--service-account-issuer`.", code: 1, command: "lanyard trust issuer --verify https://issuer.example.com/production"},
+			{when: "Compare the public documents with the keys of the cluster. Here the API servers still have another `--service-account-issuer`.", code: 1, command: "lanyard check --issuer https://issuer.example.com/production"},
 			{command: "lanyard trust issuer --to cluster"},
-			{when: "This is the output when everything is right.", command: "lanyard trust issuer --verify https://kubernetes.default.svc.cluster.local"},
+			{when: "This is the output when everything is right.", command: "lanyard check --issuer https://kubernetes.default.svc.cluster.local"},
 		} {
 			trustPage.record(ctx, &r)
 		}

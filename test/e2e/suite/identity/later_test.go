@@ -59,7 +59,7 @@ var _ = It("A Deployment whose ServiceAccount is annotated later starts with cre
 	checker.Check(ctx, name, framework.Go, &started[0], framework.SDKContainer, granted)
 })
 
-// failures returns how often the ReplicaSets whose names start so could not create a pod.
+// failures returns how often ReplicaSets with this prefix of a name could not create a pod.
 func failures(ctx context.Context, start string) (times int, err error) {
 	events, err := cluster.CoreV1().Events(namespace).List(ctx, metav1.ListOptions{FieldSelector: "reason=FailedCreate,involvedObject.kind=ReplicaSet"})
 	if err != nil {

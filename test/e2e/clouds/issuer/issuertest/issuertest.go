@@ -110,7 +110,7 @@ func (c *Cluster) Publish(key Key) {
 // SetDown sets whether the cluster denies all requests.
 func (c *Cluster) SetDown(down bool) { c.down.Store(down) }
 
-// KeyReads returns how often the keys were read.
+// KeyReads returns the number of times that the keys were read.
 func (c *Cluster) KeyReads() int { return int(c.keyReads.Load()) }
 
 // RSA returns a new RS256 key with the ID.

@@ -1,7 +1,7 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package explain
+package workload
 
 import (
 	"cmp"
@@ -13,7 +13,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/lanyard-dev/lanyard/internal/cli/ask"
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
 	"github.com/lanyard-dev/lanyard/internal/cli/finding"
@@ -23,8 +22,8 @@ import (
 //go:embed explain.txt
 var explainHelp string
 
-// NewCommand returns the command explain.
-func NewCommand(c *command.CLI) *cobra.Command {
+// NewExplainCommand returns the command explain.
+func NewExplainCommand(c *command.CLI) *cobra.Command {
 	var o command.Output
 	cmd := command.New(explainHelp, cobra.RangeArgs(1, 2), func(cmd *cobra.Command, args []string) error {
 		explanation, err := explainObject(cmd.Context(), c, args)
@@ -68,7 +67,7 @@ func (e *Explanation) Print(p *command.Page) {
 	}
 	if l := e.Live; l != nil {
 		p.Line("")
-		style := map[injected.State]string{injected.Current: command.Good, injected.Stale: command.Bad, injected.Without: command.Bad, ask.Shadowed: command.Bad}[l.State]
+		style := map[injected.State]string{injected.Current: command.Good, injected.Stale: command.Bad, injected.Without: command.Bad, Shadowed: command.Bad}[l.State]
 		p.Line("this pod: %s", p.Style(style, string(l.State)))
 		printPod(p, l.Text+"; created "+l.Created, l.Containers, l.Differences, l.Fix)
 	}

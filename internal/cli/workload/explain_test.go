@@ -1,7 +1,7 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package explain
+package workload
 
 import (
 	"errors"
@@ -15,11 +15,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/lanyard-dev/lanyard/internal/cli/ask"
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
 	"github.com/lanyard-dev/lanyard/internal/cli/finding"
-	"github.com/lanyard-dev/lanyard/internal/cli/survey"
 	"github.com/lanyard-dev/lanyard/internal/peer"
 	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
@@ -76,8 +74,8 @@ func input(t *testing.T) *Input {
 }
 
 // denied returns the answer about a pod that is denied.
-func denied(by ask.Denier, message string) *ask.Answer {
-	return &ask.Answer{Denial: &ask.Denial{By: by, Message: message}}
+func denied(by Denier, message string) *Answer {
+	return &Answer{Denial: &Denial{By: by, Message: message}}
 }
 
 // waiting makes the ServiceAccount one that needs an identity and does not ask for it yet.
@@ -196,42 +194,42 @@ func TestNewPods(t *testing.T) {
 		},
 		"the webhook cannot be called": {
 			func(in *Input) {
-				in.Got, in.Probe = newPod(), denied(ask.ByNoCall, `failed calling webhook "probe.lanyard.dev": x509: unknown authority`)
+				in.Got, in.Probe = newPod(), denied(ByNoCall, `failed calling webhook "probe.lanyard.dev": x509: unknown authority`)
 			},
 			injected.Without, "", `the API server cannot call Lanyard: failed calling webhook "probe.lanyard.dev": x509: unknown authority`, true,
 		},
 		"the webhook does not select the pod": {
-			func(in *Input) { in.Got, in.Probe = newPod(), &ask.Answer{} },
+			func(in *Input) { in.Got, in.Probe = newPod(), &Answer{} },
 			injected.Without, "", "the API server did not call Lanyard for this pod, though it can", true,
 		},
 		"the webhook does not select the pod, and denies the pod of the probe": {
-			func(in *Input) { in.Got, in.Probe = newPod(), denied(ask.ByLanyard, "no") },
+			func(in *Input) { in.Got, in.Probe = newPod(), denied(ByLanyard, "no") },
 			injected.Without, "", "the API server did not call Lanyard for this pod, though it can", true,
 		},
 		"a policy denies the pod of the probe": {
-			func(in *Input) { in.Got, in.Probe = newPod(), denied(ask.ByOther, "Kyverno: no") },
+			func(in *Input) { in.Got, in.Probe = newPod(), denied(ByOther, "Kyverno: no") },
 			injected.Without, "", "the API server did not call Lanyard for this pod. The cause is not known, because the pod of a probe was not created: Kyverno: no", true,
 		},
 		"Lanyard denies the pod": {
 			func(in *Input) {
-				in.Got, in.Answer.Denial = nil, &ask.Denial{By: ask.ByLanyard, Reason: reason.IdentityNotAllowed, Message: `serviceaccount "shop/cart" asks`}
+				in.Got, in.Answer.Denial = nil, &Denial{By: ByLanyard, Reason: reason.IdentityNotAllowed, Message: `serviceaccount "shop/cart" asks`}
 			},
 			Denied, reason.IdentityNotAllowed, `serviceaccount "shop/cart" asks`, true,
 		},
 		"the guard denies the pod, and the webhook cannot be called": {
 			func(in *Input) {
-				in.Got, in.Answer = nil, *denied(ask.ByGuard, "x")
-				in.Probe = denied(ask.ByNoCall, `failed calling webhook "probe.lanyard.dev": no endpoints available`)
+				in.Got, in.Answer = nil, *denied(ByGuard, "x")
+				in.Probe = denied(ByNoCall, `failed calling webhook "probe.lanyard.dev": no endpoints available`)
 			},
 			Denied, "", `the guard denies new pods, because the API server cannot call Lanyard: failed calling webhook "probe.lanyard.dev": no endpoints available`, true,
 		},
 		"the guard denies the pod, and the webhook can be called": {
-			func(in *Input) { in.Got, in.Answer, in.Probe = nil, *denied(ask.ByGuard, "x"), &ask.Answer{} },
+			func(in *Input) { in.Got, in.Answer, in.Probe = nil, *denied(ByGuard, "x"), &Answer{} },
 			Denied, "", "the guard denies new pods: Lanyard did not inject a container", true,
 		},
 		"the guard denies a pod that insists, in a namespace that Lanyard is not called for": {
 			func(in *Input) {
-				in.Got, in.Answer, in.Called = nil, *denied(ask.ByGuard, "x"), false
+				in.Got, in.Answer, in.Called = nil, *denied(ByGuard, "x"), false
 				in.Namespace.Labels = map[string]string{"lanyard.dev/inject": "disabled"}
 			},
 			Denied, "", "the guard denies new pods that lack credentials, and Lanyard is not called for the namespace: it has the label lanyard.dev/inject=disabled", true,
@@ -239,7 +237,7 @@ func TestNewPods(t *testing.T) {
 		"a pod insists, and the rules are evaluated here": {
 			func(in *Input) {
 				in.Sent.SetAnnotations(map[string]string{"lanyard.dev/inject": "true"})
-				in.Got, in.Answer, in.Called = in.Sent, ask.Answer{Local: "you may not create pods in the namespace shop"}, false
+				in.Got, in.Answer, in.Called = in.Sent, Answer{Local: "you may not create pods in the namespace shop"}, false
 			},
 			Denied, "", "the guard denies new pods that lack credentials", true,
 		},
@@ -247,39 +245,39 @@ func TestNewPods(t *testing.T) {
 			func(in *Input) {
 				in.ServiceAccount.Annotations = nil
 				in.Sent.SetLabels(map[string]string{"lanyard.dev/identity": "injected"})
-				in.Got, in.Answer = nil, *denied(ask.ByGuard, "x")
+				in.Got, in.Answer = nil, *denied(ByGuard, "x")
 			},
 			Denied, "", "x", true,
 		},
 		"the webhook has failurePolicy Fail, and cannot be called": {
 			func(in *Input) {
-				in.Got, in.Answer = nil, *denied(ask.ByNoCall, `failed calling webhook "pods.lanyard.dev": EOF`)
+				in.Got, in.Answer = nil, *denied(ByNoCall, `failed calling webhook "pods.lanyard.dev": EOF`)
 			},
 			Denied, "", `the API server cannot call Lanyard: failed calling webhook "pods.lanyard.dev": EOF`, true,
 		},
 		"another webhook cannot be called": {
 			func(in *Input) {
-				in.Got, in.Answer = nil, *denied(ask.ByFailedCall, `failed calling webhook "kyverno": EOF`)
+				in.Got, in.Answer = nil, *denied(ByFailedCall, `failed calling webhook "kyverno": EOF`)
 			},
 			Denied, "", `failed calling webhook "kyverno": EOF`, true,
 		},
 		"an identity is required": {
 			func(in *Input) {
 				waiting(in, map[string]string{"example.com/aws-role-arn": role})
-				in.Answer.Denial = &ask.Denial{By: ask.ByLanyard, Reason: reason.IdentityRequired, Message: "no"}
+				in.Answer.Denial = &Denial{By: ByLanyard, Reason: reason.IdentityRequired, Message: "no"}
 			},
 			Denied, reason.IdentityRequired, "the ServiceAccount cart has the label lanyard.dev/identity=required, and no annotation that asks for an identity yet: example.com/aws-role-arn has no effect", true,
 		},
 		"an identity is required, and only the guard responds": {
-			func(in *Input) { waiting(in, nil); in.Answer = *denied(ask.ByGuard, "x") },
+			func(in *Input) { waiting(in, nil); in.Answer = *denied(ByGuard, "x") },
 			Denied, reason.IdentityRequired, "the ServiceAccount cart has the label lanyard.dev/identity=required", true,
 		},
 		"an identity is required, and a quota denies the pod": {
-			func(in *Input) { waiting(in, nil); in.Answer = *denied(ask.ByOther, "exceeded quota") },
+			func(in *Input) { waiting(in, nil); in.Answer = *denied(ByOther, "exceeded quota") },
 			Denied, "", "exceeded quota", true,
 		},
 		"somebody else denies the pod": {
-			func(in *Input) { in.Got, in.Answer = nil, *denied(ask.ByOther, "exceeded quota: pods") },
+			func(in *Input) { in.Got, in.Answer = nil, *denied(ByOther, "exceeded quota: pods") },
 			Denied, "", "exceeded quota: pods", true,
 		},
 		"the answer is not known": {
@@ -322,7 +320,7 @@ func TestRunningPods(t *testing.T) {
 		"more than a new": {func(in *Input) {
 			in.Live, in.Got, in.ServiceAccount.Annotations = injectedPod(t, role), newPod(), nil
 		}, injected.Stale, "it has credentials, and a new pod gets none", true},
-		"new pods denied":  {func(in *Input) { in.Live, in.Got, in.Answer = injectedPod(t, role), nil, *denied(ask.ByOther, "no") }, injected.Unknown, "it cannot be compared", true},
+		"new pods denied":  {func(in *Input) { in.Live, in.Got, in.Answer = injectedPod(t, role), nil, *denied(ByOther, "no") }, injected.Unknown, "it cannot be compared", true},
 		"older than asked": {func(in *Input) { in.Live = newPod(); annotated(in, time.Unix(100, 0)) }, injected.Without, "it has no credentials, and a new pod gets some: it is older than the annotations of its ServiceAccount", true},
 		"younger than asked": {func(in *Input) {
 			live := newPod()
@@ -446,7 +444,7 @@ func TestARunningPodOfAnotherWebhook(t *testing.T) {
 			in.Got.(*corev1.Pod).Spec.Containers[0].Env = []corev1.EnvVar{{Name: "GOOGLE_APPLICATION_CREDENTIALS", Value: "/own/credentials.json"}}
 		}, injected.Stale, "it has credentials, and a new pod gets none", "main: GOOGLE_APPLICATION_CREDENTIALS: running pod none, new pod a file of its own"},
 		"a new pod is denied": {func(in *Input) {
-			in.Live, in.Got, in.Answer = theirs(role), nil, *denied(ask.ByLanyard, "no")
+			in.Live, in.Got, in.Answer = theirs(role), nil, *denied(ByLanyard, "no")
 		}, injected.Unknown, "it cannot be compared with a new pod, which is denied", ""},
 	} {
 		t.Run(sentence, func(t *testing.T) {
@@ -637,24 +635,24 @@ func TestAPodWithoutAContainerThatTakesPart(t *testing.T) {
 	taken.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "x", MountPath: path}}
 	skipping := newPod()
 	skipping.Annotations = map[string]string{"lanyard.dev/skip-containers": "main"}
-	denied := ask.Answer{Denial: &ask.Denial{By: ask.ByGuard, Message: "denied"}}
+	denied := Answer{Denial: &Denial{By: ByGuard, Message: "denied"}}
 	for sentence, test := range map[string]struct {
 		pod     *corev1.Pod
-		answer  ask.Answer
+		answer  Answer
 		outcome injected.State
 		reason  reason.Reason
 		finding reason.Reason
 		problem bool
 	}{
 		"its annotation skips the only container, and the guard denies it":      {skipping, denied, Denied, reason.NoContainer, reason.ContainerNotSelected, true},
-		"its annotation skips the only container, and the guard was not asked":  {skipping, ask.Answer{Local: "no right"}, Denied, reason.NoContainer, reason.ContainerNotSelected, true},
-		"its annotation skips the only container, and the guard let it through": {skipping, ask.Answer{}, injected.LeftOut, reason.NoContainer, reason.ContainerNotSelected, true},
-		"something is mounted at the token path":                                {taken, ask.Answer{}, injected.LeftOut, reason.MountPathTaken, reason.MountPathTaken, false},
+		"its annotation skips the only container, and the guard was not asked":  {skipping, Answer{Local: "no right"}, Denied, reason.NoContainer, reason.ContainerNotSelected, true},
+		"its annotation skips the only container, and the guard let it through": {skipping, Answer{}, injected.LeftOut, reason.NoContainer, reason.ContainerNotSelected, true},
+		"something is mounted at the token path":                                {taken, Answer{}, injected.LeftOut, reason.MountPathTaken, reason.MountPathTaken, false},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			t.Parallel()
 			in := input(t)
-			in.Sent, in.Got, in.Live, in.Probe, in.Answer = test.pod, test.pod, test.pod, &ask.Answer{}, test.answer
+			in.Sent, in.Got, in.Live, in.Probe, in.Answer = test.pod, test.pod, test.pod, &Answer{}, test.answer
 			got := Explain(in)
 			if got.New.Outcome != test.outcome || got.New.Reason != string(test.reason) || got.Problem() != test.problem || got.Live.State != injected.LeftOut {
 				t.Errorf("got %+v, %+v and problem %t, want %s, %s and problem %t", got.New, got.Live, got.Problem(), test.outcome, test.reason, test.problem)
@@ -673,7 +671,7 @@ func TestAPodThatTheObjectSelectorDoesNotSelect(t *testing.T) {
 	in.Registration = &admissionregistrationv1.MutatingWebhookConfiguration{Webhooks: []admissionregistrationv1.MutatingWebhook{{
 		Name: cluster.PodWebhook, ObjectSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"tier": "cloud"}},
 	}}}
-	in.Got, in.Live, in.Probe = newPod(), newPod(), &ask.Answer{}
+	in.Got, in.Live, in.Probe = newPod(), newPod(), &Answer{}
 	got := Explain(in)
 	if got.New.Outcome != injected.Excluded || !strings.Contains(got.New.Text, "objectSelector") || got.Live.State != injected.Excluded {
 		t.Errorf("got %+v and %+v, want %s", got.New, got.Live, injected.Excluded)
@@ -740,14 +738,14 @@ func TestAServiceAccountThatAsksForNothingHasANextStep(t *testing.T) {
 func TestWithoutAnInstallation(t *testing.T) {
 	t.Parallel()
 	in := input(t)
-	in.Installation = &survey.Installation{}
+	in.Installation = &cluster.Installation{}
 	in.Registration, in.Called, in.Got = in.Installation.Registration(), false, newPod()
 	got := Explain(in)
 	if got.New.Outcome != injected.Excluded || got.New.Reason != "not_installed" || got.New.Fix != "Install it. To see whether the cluster is ready: lanyard check --pre" || !got.Problem() {
 		t.Errorf("got %+v", got.New)
 	}
-	in.Got, in.Answer = nil, *denied(ask.ByGuard, "x")
-	in.Leftovers = []survey.Leftover{{Kind: "validatingadmissionpolicybinding", Name: "lanyard-guard-pods", DeniesPods: true}}
+	in.Got, in.Answer = nil, *denied(ByGuard, "x")
+	in.Leftovers = []cluster.Leftover{{Kind: "validatingadmissionpolicybinding", Name: "lanyard-guard-pods", DeniesPods: true}}
 	got = Explain(in)
 	if want := "Remove it, or install Lanyard again: kubectl delete validatingadmissionpolicybinding/lanyard-guard-pods"; got.New.Outcome != Denied || got.New.Fix != want {
 		t.Errorf("got %+v, want %s", got.New, want)
@@ -769,8 +767,8 @@ func TestVariablesThatMakeSDKsIgnoreTheIdentity(t *testing.T) {
 		want       injected.State
 		fix        string
 	}{
-		"a variable of its own":            {own, nil, ask.Shadowed, "Remove AWS_ACCESS_KEY_ID from the container."},
-		"a variable of a ConfigMap":        {from, map[string]string{"AWS_PROFILE": "minio", "BUCKET": "b"}, ask.Shadowed, "Remove AWS_PROFILE from the ConfigMap s3."},
+		"a variable of its own":            {own, nil, Shadowed, "Remove AWS_ACCESS_KEY_ID from the container."},
+		"a variable of a ConfigMap":        {from, map[string]string{"AWS_PROFILE": "minio", "BUCKET": "b"}, Shadowed, "Remove AWS_PROFILE from the ConfigMap s3."},
 		"another variable of a ConfigMap":  {from, map[string]string{"BUCKET": "b"}, injected.Current, ""},
 		"a ConfigMap that may not be read": {from, nil, injected.Current, ""},
 	} {
@@ -778,13 +776,13 @@ func TestVariablesThatMakeSDKsIgnoreTheIdentity(t *testing.T) {
 			t.Parallel()
 			in := input(t)
 			in.Sent, in.Got, in.Live = test.pod, injectPod(t, test.pod, role), injectPod(t, test.pod, role)
-			in.ConfigMaps, in.Secrets = ask.ConfigMaps{}, []string{"keys"}
+			in.ConfigMaps, in.Secrets = ConfigMaps{}, []string{"keys"}
 			if test.configMaps != nil {
 				in.ConfigMaps.Add(in.Settings, "s3", test.configMaps)
 			}
 			got := Explain(in)
 			expectNextSteps(t, got)
-			if got.Live.State != test.want || got.Live.Fix != test.fix || got.New.Fix != test.fix || got.Problem() != (test.want == ask.Shadowed) {
+			if got.Live.State != test.want || got.Live.Fix != test.fix || got.New.Fix != test.fix || got.Problem() != (test.want == Shadowed) {
 				t.Errorf("got %+v and %+v, want %s and %q", got.New, got.Live, test.want, test.fix)
 			}
 			in.Unread = true // so that only the API server's pod shows that the pod is current

@@ -1,7 +1,7 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package ask_test
+package workload_test
 
 import (
 	"encoding/json"
@@ -11,16 +11,12 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
-	"github.com/lanyard-dev/lanyard/internal/cli/ask"
-	"github.com/lanyard-dev/lanyard/internal/settings"
+	"github.com/lanyard-dev/lanyard/internal/cli/workload"
 )
 
 func TestTheOriginalOfAPod(t *testing.T) {
 	t.Parallel()
-	s, err := settings.Load(nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := newSettings(t)
 	for name, test := range map[string]struct{ pod, want string }{
 		"an injected pod": {`
 metadata:
@@ -79,7 +75,7 @@ spec:
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, err := ask.Original(text, s, false, nil)
+			got, err := workload.Original(text, s, false, nil)
 			if err != nil {
 				t.Fatal(err)
 			}

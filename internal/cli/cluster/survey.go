@@ -1,13 +1,7 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package survey reads the parts of a cluster that concern Lanyard. It reads a part when a command
-// first asks for it, and never again, so commands may ask in any order. If a part cannot be read, for
-// example because a right is missing, the other parts still can.
-//
-//	survey.go   the installation, its policies and its settings
-//	webhook.go  the Deployment of the webhook, and its options
-package survey
+package cluster
 
 import (
 	"cmp"
@@ -23,28 +17,29 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/policies"
 )
 
-// Cluster reads the parts of a cluster. It may be used concurrently.
-type Cluster struct {
+// Survey reads the parts of a cluster that concern Lanyard. It reads a part when a command first
+// asks for it, and never again, so commands may ask in any order. If a part cannot be read, for
+// example because a right is missing, the other parts still can. A Survey may be used concurrently.
+type Survey struct {
 	client         kubernetes.Interface
 	configurations part[[]admissionregistrationv1.MutatingWebhookConfiguration]
 	validating     part[[]admissionregistrationv1.ValidatingWebhookConfiguration]
-	policies       part[*cluster.Policies]
-	injecting      part[*cluster.Injecting]
+	policies       part[*Policies]
+	injecting      part[*Injecting]
 	installation   part[*Installation]
 
 	mu       sync.Mutex
 	webhooks map[string]*webhook // by the names of their registrations
 }
 
-// New returns a survey that has read nothing yet.
-func New(client kubernetes.Interface) *Cluster {
-	return &Cluster{client: client, webhooks: map[string]*webhook{}}
+// NewSurvey returns a survey that has read nothing yet.
+func NewSurvey(client kubernetes.Interface) *Survey {
+	return &Survey{client: client, webhooks: map[string]*webhook{}}
 }
 
 // part is a part of the cluster, which is read once.
@@ -60,7 +55,7 @@ func (p *part[T]) get(read func() (T, error)) (T, error) {
 }
 
 // Configurations returns all mutating webhook configurations, also those of other programs.
-func (c *Cluster) Configurations(ctx context.Context) ([]admissionregistrationv1.MutatingWebhookConfiguration, error) {
+func (c *Survey) Configurations(ctx context.Context) ([]admissionregistrationv1.MutatingWebhookConfiguration, error) {
 	return c.configurations.get(func() ([]admissionregistrationv1.MutatingWebhookConfiguration, error) {
 		all, err := c.client.AdmissionregistrationV1().MutatingWebhookConfigurations().List(ctx, metav1.ListOptions{})
 		if err != nil {
@@ -71,7 +66,7 @@ func (c *Cluster) Configurations(ctx context.Context) ([]admissionregistrationv1
 }
 
 // Validating returns all validating webhook configurations.
-func (c *Cluster) Validating(ctx context.Context) ([]admissionregistrationv1.ValidatingWebhookConfiguration, error) {
+func (c *Survey) Validating(ctx context.Context) ([]admissionregistrationv1.ValidatingWebhookConfiguration, error) {
 	return c.validating.get(func() ([]admissionregistrationv1.ValidatingWebhookConfiguration, error) {
 		all, err := c.client.AdmissionregistrationV1().ValidatingWebhookConfigurations().List(ctx, metav1.ListOptions{})
 		if err != nil {
@@ -82,8 +77,8 @@ func (c *Cluster) Validating(ctx context.Context) ([]admissionregistrationv1.Val
 }
 
 // Policies returns the validating policies and their bindings, or nil before Kubernetes 1.30.
-func (c *Cluster) Policies(ctx context.Context) (*cluster.Policies, error) {
-	return c.policies.get(func() (*cluster.Policies, error) {
+func (c *Survey) Policies(ctx context.Context) (*Policies, error) {
+	return c.policies.get(func() (*Policies, error) {
 		api := c.client.AdmissionregistrationV1()
 		bindings, err := api.ValidatingAdmissionPolicyBindings().List(ctx, metav1.ListOptions{})
 		if apierrors.IsNotFound(err) {
@@ -95,7 +90,7 @@ func (c *Cluster) Policies(ctx context.Context) (*cluster.Policies, error) {
 		if err != nil {
 			return nil, err
 		}
-		p := &cluster.Policies{Bindings: bindings.Items, Policies: map[string]*admissionregistrationv1.ValidatingAdmissionPolicy{}}
+		p := &Policies{Bindings: bindings.Items, Policies: map[string]*admissionregistrationv1.ValidatingAdmissionPolicy{}}
 		for i := range all.Items {
 			p.Policies[all.Items[i].Name] = &all.Items[i]
 		}
@@ -105,11 +100,11 @@ func (c *Cluster) Policies(ctx context.Context) (*cluster.Policies, error) {
 
 // Injecting returns the policies with which the API server itself injects, or nil if there are none,
 // as before Kubernetes 1.36. If there are several, it returns the first.
-func (c *Cluster) Injecting(ctx context.Context) (*cluster.Injecting, error) {
-	return c.injecting.get(func() (*cluster.Injecting, error) { return c.readInjecting(ctx) })
+func (c *Survey) Injecting(ctx context.Context) (*Injecting, error) {
+	return c.injecting.get(func() (*Injecting, error) { return c.readInjecting(ctx) })
 }
 
-func (c *Cluster) readInjecting(ctx context.Context) (*cluster.Injecting, error) {
+func (c *Survey) readInjecting(ctx context.Context) (*Injecting, error) {
 	api := c.client.AdmissionregistrationV1()
 	all, err := api.MutatingAdmissionPolicies().List(ctx, metav1.ListOptions{})
 	if apierrors.IsNotFound(err) {
@@ -118,7 +113,7 @@ func (c *Cluster) readInjecting(ctx context.Context) (*cluster.Injecting, error)
 		return nil, fmt.Errorf("list mutatingadmissionpolicies: %w", err)
 	}
 	for i := range all.Items {
-		p := &cluster.Injecting{Name: all.Items[i].Name}
+		p := &Injecting{Name: all.Items[i].Name}
 		source := all.Items[i].Annotations[annotations.PoliciesSource]
 		if source == "" {
 			continue
@@ -147,7 +142,7 @@ type Installation struct {
 	// known.
 	Ready []int
 	// Policies are the policies that inject, if any.
-	Policies *cluster.Injecting
+	Policies *Injecting
 }
 
 // Absent reports whether nothing injects.
@@ -174,20 +169,20 @@ func (i *Installation) InjectedBy() string {
 	case i == nil || i.Policies == nil:
 		return ""
 	case len(i.Registrations) > 0:
-		return "webhook " + cluster.Names(i.Registrations) + " and policies " + i.Policies.Name
+		return "webhook " + Names(i.Registrations) + " and policies " + i.Policies.Name
 	}
 	return "policies " + i.Policies.Name
 }
 
 // Installation returns what injects pods. It is nil with an error if that is not known. Next to a
 // webhook, a user who may not list policies sees none.
-func (c *Cluster) Installation(ctx context.Context) (*Installation, error) {
+func (c *Survey) Installation(ctx context.Context) (*Installation, error) {
 	return c.installation.get(func() (*Installation, error) {
 		all, err := c.Configurations(ctx)
 		if err != nil {
 			return nil, err
 		}
-		i := &Installation{Registrations: cluster.Find(all)}
+		i := &Installation{Registrations: Find(all)}
 		i.Policies, err = c.Injecting(ctx)
 		if len(i.Registrations) > 0 && apierrors.IsForbidden(err) {
 			err = nil
@@ -203,7 +198,7 @@ func (c *Cluster) Installation(ctx context.Context) (*Installation, error) {
 }
 
 // sort sorts the registrations by their ready replicas.
-func (c *Cluster) sort(ctx context.Context, i *Installation) {
+func (c *Survey) sort(ctx context.Context, i *Installation) {
 	ready := map[string]int{}
 	for _, r := range i.Registrations {
 		ready[r.Name] = -1
@@ -221,7 +216,7 @@ func (c *Cluster) sort(ctx context.Context, i *Installation) {
 
 // Guard returns the problem with the guard of a registration, or of the policies that inject if
 // registration is nil. It returns "" if the guard is in place.
-func (c *Cluster) Guard(ctx context.Context, registration *admissionregistrationv1.MutatingWebhookConfiguration) (problem string, err error) {
+func (c *Survey) Guard(ctx context.Context, registration *admissionregistrationv1.MutatingWebhookConfiguration) (problem string, err error) {
 	if registration == nil {
 		injecting, err := c.Injecting(ctx)
 		if injecting == nil {
@@ -239,13 +234,13 @@ func (c *Cluster) Guard(ctx context.Context, registration *admissionregistration
 // Settings returns the settings of what injects: of the webhook, or of the policies if only they
 // inject. allowed are fields of the webhook's own pods: a pod with these fields passes the policies
 // of the cluster, too.
-func (c *Cluster) Settings(ctx context.Context) (s *annotations.Settings, allowed map[string]any, err error) {
+func (c *Survey) Settings(ctx context.Context) (s *annotations.Settings, allowed map[string]any, err error) {
 	installation, err := c.Installation(ctx)
 	switch {
 	case err != nil:
 		return nil, nil, err
 	case installation.Absent():
-		return nil, nil, fmt.Errorf("lanyard is not installed: no MutatingWebhookConfiguration has the webhook %s", cluster.PodWebhook)
+		return nil, nil, fmt.Errorf("lanyard is not installed: no MutatingWebhookConfiguration has the webhook %s", PodWebhook)
 	case len(installation.Registrations) == 0:
 		s, err = PolicySettings(&installation.Policies.Source)
 		return s, nil, err
@@ -287,13 +282,13 @@ func Remove(left []Leftover) string {
 }
 
 // guards are the suffixes of the names of policies that deny pods without credentials.
-var guards = []string{cluster.GuardPods, cluster.GuardInjected, policies.DenyPods("")}
+var guards = []string{GuardPods, GuardInjected, policies.DenyPods("")}
 
 // fences are the suffixes of the names of the other policies.
-var fences = []string{cluster.FenceMarks, cluster.FenceServiceAccounts, cluster.FenceRegistration, policies.KeepMarks(""), policies.LimitServiceAccounts("")}
+var fences = []string{FenceMarks, FenceServiceAccounts, FenceRegistration, policies.KeepMarks(""), policies.LimitServiceAccounts("")}
 
 // Leftovers returns the policies of Lanyard that belong to no installation.
-func (c *Cluster) Leftovers(ctx context.Context) ([]Leftover, error) {
+func (c *Survey) Leftovers(ctx context.Context) ([]Leftover, error) {
 	installation, err := c.Installation(ctx)
 	if err != nil {
 		return nil, err

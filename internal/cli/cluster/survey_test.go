@@ -1,7 +1,7 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package survey_test
+package cluster_test
 
 import (
 	"path/filepath"
@@ -15,12 +15,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 
-	"github.com/lanyard-dev/lanyard/internal/cli/survey"
+	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/test/support/webhook"
 )
 
-// registered returns the registration, the guard and the fences of deploy/.
-func registered(t *testing.T) []runtime.Object {
+// installedObjects returns the registration, the guard and the fences of deploy/.
+func installedObjects(t *testing.T) []runtime.Object {
 	t.Helper()
 	var objects []runtime.Object
 	for _, name := range []string{"50-mutatingwebhookconfiguration.yaml", "70-guard.yaml", "71-fences.yaml"} {
@@ -61,27 +61,27 @@ func TestLeftovers(t *testing.T) {
 		want    string
 		absent  bool
 	}{
-		"an installation":                    {registered(t), "kubectl delete", false},
+		"an installation":                    {installedObjects(t), "kubectl delete", false},
 		"nothing":                            {nil, "kubectl delete", true},
-		"a guard whose registration is gone": {without(registered(t)), guard, true},
-		"a guard of another release":         {append(registered(t), of("old-guard-pods", "'lanyard.dev/identity' in object")...), "kubectl delete validatingadmissionpolicybinding/old-guard-pods", false},
+		"a guard whose registration is gone": {without(installedObjects(t)), guard, true},
+		"a guard of another release":         {append(installedObjects(t), of("old-guard-pods", "'lanyard.dev/identity' in object")...), "kubectl delete validatingadmissionpolicybinding/old-guard-pods", false},
 		"policies that only deny":            {of("lanyard-deny-pods", "'lanyard.dev/identity' in object"), "kubectl delete validatingadmissionpolicybinding/lanyard-deny-pods", true},
 		"a policy of another program":        {of("other-guard-pods", "true"), "kubectl delete", true},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			t.Parallel()
-			c := survey.New(fake.NewClientset(test.objects...))
+			c := cluster.NewSurvey(fake.NewClientset(test.objects...))
 			left, err := c.Leftovers(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
-			slices.SortFunc(left, func(a, b survey.Leftover) int {
+			slices.SortFunc(left, func(a, b cluster.Leftover) int {
 				if a.Name < b.Name {
 					return -1
 				}
 				return 1
 			})
-			if got := survey.Remove(left); got != test.want {
+			if got := cluster.Remove(left); got != test.want {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
 			installation, err := c.Installation(t.Context())
@@ -111,7 +111,7 @@ func TestTheInstallationWithReplicasIsTheFirst(t *testing.T) {
 		service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: configuration.Webhooks[0].ClientConfig.Service.Name}, Spec: corev1.ServiceSpec{Selector: labels}}
 		objects = append(objects, configuration, deployment, service)
 	}
-	installation, err := survey.New(fake.NewClientset(objects...)).Installation(t.Context())
+	installation, err := cluster.NewSurvey(fake.NewClientset(objects...)).Installation(t.Context())
 	if err != nil || installation.Registration().Name != "b-new" || !slices.Equal(installation.Ready, []int{2, 0}) {
 		t.Errorf("got %+v and %v, want b-new first", installation, err)
 	}

@@ -1,7 +1,7 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package survey
+package cluster
 
 import (
 	"context"
@@ -17,7 +17,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/options"
 )
 
@@ -37,7 +36,7 @@ type webhookOptions struct {
 }
 
 // webhook returns the parts behind a registration.
-func (c *Cluster) webhook(registration *admissionregistrationv1.MutatingWebhookConfiguration) *webhook {
+func (c *Survey) webhook(registration *admissionregistrationv1.MutatingWebhookConfiguration) *webhook {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.webhooks[registration.Name] == nil {
@@ -47,9 +46,9 @@ func (c *Cluster) webhook(registration *admissionregistrationv1.MutatingWebhookC
 }
 
 // Service returns the Service that the API server calls. The error is ErrOutside if there is none.
-func (c *Cluster) Service(ctx context.Context, registration *admissionregistrationv1.MutatingWebhookConfiguration) (*corev1.Service, error) {
+func (c *Survey) Service(ctx context.Context, registration *admissionregistrationv1.MutatingWebhookConfiguration) (*corev1.Service, error) {
 	return c.webhook(registration).service.get(func() (*corev1.Service, error) {
-		entry := cluster.Entry(registration, cluster.PodWebhook)
+		entry := Entry(registration, PodWebhook)
 		if entry == nil || entry.ClientConfig.Service == nil {
 			return nil, ErrOutside
 		}
@@ -64,7 +63,7 @@ func (c *Cluster) Service(ctx context.Context, registration *admissionregistrati
 
 // Deployment returns the Deployment of the webhook, behind the Service that the API server
 // calls.
-func (c *Cluster) Deployment(ctx context.Context, registration *admissionregistrationv1.MutatingWebhookConfiguration) (*appsv1.Deployment, error) {
+func (c *Survey) Deployment(ctx context.Context, registration *admissionregistrationv1.MutatingWebhookConfiguration) (*appsv1.Deployment, error) {
 	return c.webhook(registration).deployment.get(func() (*appsv1.Deployment, error) {
 		service, err := c.Service(ctx, registration)
 		if err != nil {
@@ -85,7 +84,7 @@ func (c *Cluster) Deployment(ctx context.Context, registration *admissionregistr
 }
 
 // Replicas returns the pods behind the Service that the API server calls.
-func (c *Cluster) Replicas(ctx context.Context, registration *admissionregistrationv1.MutatingWebhookConfiguration) ([]corev1.Pod, error) {
+func (c *Survey) Replicas(ctx context.Context, registration *admissionregistrationv1.MutatingWebhookConfiguration) ([]corev1.Pod, error) {
 	service, err := c.Service(ctx, registration)
 	if err != nil {
 		return nil, err
@@ -101,7 +100,7 @@ func (c *Cluster) Replicas(ctx context.Context, registration *admissionregistrat
 // reads the Service that the API server calls, the arguments of the Deployment behind
 // the Service, and the ConfigMap with the file of --config. allowed are fields of the
 // webhook's own pods: a pod with these fields passes the policies of the cluster, too.
-func (c *Cluster) Options(ctx context.Context, registration *admissionregistrationv1.MutatingWebhookConfiguration) (o *options.Options, allowed map[string]any, err error) {
+func (c *Survey) Options(ctx context.Context, registration *admissionregistrationv1.MutatingWebhookConfiguration) (o *options.Options, allowed map[string]any, err error) {
 	read, err := c.webhook(registration).options.get(func() (*webhookOptions, error) {
 		deployment, err := c.Deployment(ctx, registration)
 		if err != nil {
@@ -141,7 +140,7 @@ func Container(deployment *appsv1.Deployment) *corev1.Container {
 
 // readMounted returns the content of a file in the container of the webhook, which a ConfigMap must
 // have.
-func (c *Cluster) readMounted(ctx context.Context, deployment *appsv1.Deployment, file string) ([]byte, error) {
+func (c *Survey) readMounted(ctx context.Context, deployment *appsv1.Deployment, file string) ([]byte, error) {
 	pod, namespace := &deployment.Spec.Template.Spec, deployment.Namespace
 	for _, mount := range Container(deployment).VolumeMounts {
 		relative, below := strings.CutPrefix(file, strings.TrimSuffix(mount.MountPath, "/")+"/")

@@ -1,7 +1,7 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package survey_test
+package cluster_test
 
 import (
 	"fmt"
@@ -14,7 +14,6 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
-	"github.com/lanyard-dev/lanyard/internal/cli/survey"
 	"github.com/lanyard-dev/lanyard/test/support/webhook"
 )
 
@@ -87,7 +86,7 @@ func TestTheOptionsOfAnInstallation(t *testing.T) {
 				cluster.Entry(configuration, cluster.PodWebhook).ClientConfig.Service = nil
 			}
 			client := fake.NewClientset(objects.service, objects.deployment, objects.configMap)
-			o, _, err := survey.New(client).Options(t.Context(), configuration)
+			o, _, err := cluster.NewSurvey(client).Options(t.Context(), configuration)
 			var got string
 			if err != nil {
 				got = err.Error()
@@ -118,7 +117,7 @@ func TestFieldsOfTheWebhooksPods(t *testing.T) {
 	template := &objects.deployment.Spec.Template
 	template.Labels["team"], template.Labels["lanyard.dev/inject"] = "platform", "false"
 	template.Spec.Containers[0].Image = "mirror.example/webhook:v1"
-	_, allowed, err := survey.New(fake.NewClientset(objects.service, objects.deployment, objects.configMap)).Options(t.Context(), configuration)
+	_, allowed, err := cluster.NewSurvey(fake.NewClientset(objects.service, objects.deployment, objects.configMap)).Options(t.Context(), configuration)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,7 +1,7 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package status_test
+package workload_test
 
 import (
 	"fmt"
@@ -13,8 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 
-	"github.com/lanyard-dev/lanyard/internal/cli/ask"
-	"github.com/lanyard-dev/lanyard/internal/cli/status"
+	"github.com/lanyard-dev/lanyard/internal/cli/workload"
 )
 
 // Each pod of a large cluster may have a ConfigMap of its own: a run reads a hundred, and says what
@@ -34,13 +33,13 @@ func TestTheNumberOfConfigMapsIsLimited(t *testing.T) {
 			objects = append(objects, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}, Data: map[string]string{"AWS_PROFILE": "x"}})
 		}
 	}
-	client, n, configMaps := fake.NewClientset(objects...), cart(t, true, true), status.ConfigMaps{}
+	client, n, configMaps := fake.NewClientset(objects...), cart(t, true, true), workload.ConfigMapLimit{}
 	if err := n.ReadPods(t.Context(), client, "", &configMaps); err != nil {
 		t.Fatal(err)
 	}
 	shadowed := 0
 	for _, row := range n.Rows() {
-		shadowed += row.States[ask.Shadowed]
+		shadowed += row.States[workload.Shadowed]
 	}
 	reads := 0
 	for _, action := range client.Actions() {
@@ -51,7 +50,7 @@ func TestTheNumberOfConfigMapsIsLimited(t *testing.T) {
 	if f := configMaps.Finding(); shadowed != 200 || reads != 100 || !strings.HasPrefix(f.Text, "3 ConfigMaps with variables of containers were not read") || f.Fix == "" {
 		t.Errorf("got %d shadowed pods, %d reads and %+v, want 200 pods, 100 reads, and 3 that were left out", shadowed, reads, f)
 	}
-	if f := new(status.ConfigMaps).Finding(); f.Text != "" {
+	if f := new(workload.ConfigMapLimit).Finding(); f.Text != "" {
 		t.Errorf("got %+v", f)
 	}
 }

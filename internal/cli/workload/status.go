@@ -1,14 +1,7 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package status is the command status. It counts which pods have the
-// credentials that their ServiceAccounts ask for, one namespace at a time, so that the
-// memory it needs does not grow with the cluster.
-//
-//	status.go   counts the pods of a namespace; pure
-//	lister.go   reads the objects, and asks for the credentials of new pods
-//	command.go  the command
-package status
+package workload
 
 import (
 	"cmp"
@@ -24,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/lanyard-dev/lanyard/internal/cli/ask"
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/peer"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
@@ -57,7 +49,7 @@ type Row struct {
 
 // Outdated returns how many pods must be replaced to get the credentials that their
 // ServiceAccount asks for.
-func (r *Row) Outdated() int { return ask.Outdated(r.States) }
+func (r *Row) Outdated() int { return Outdated(r.States) }
 
 // Namespace collects the objects of one namespace.
 type Namespace struct {
@@ -73,7 +65,7 @@ type Namespace struct {
 	read   map[string]bool
 	pods   []*pod
 	// variables are what is known of the ConfigMaps that containers take variables from.
-	variables ask.ConfigMaps
+	variables ConfigMaps
 	// comparers compare the pods of a ServiceAccount, while the pods are read.
 	comparers map[string]*injected.Comparer
 }
@@ -109,7 +101,7 @@ type pod struct {
 	differences []injected.Difference
 	shadows     []mutate.Finding
 	// sources is the pod if its state depends on ConfigMaps that were not read yet.
-	sources *ask.Running
+	sources *Running
 	// running is the pod, and original is the JSON of the pod as it was created. They are kept only
 	// until the API server has been asked.
 	running  *injected.Pod
@@ -178,7 +170,7 @@ func (n *Namespace) AddPod(object *corev1.Pod) {
 	object.ManagedFields = nil // which can be large
 	raw, err := json.Marshal(object)
 	if err == nil {
-		err = n.judge(p, &ask.Running{
+		err = n.judge(p, &Running{
 			Settings: n.Settings, Comparer: n.comparer(name), Pod: raw, Labels: object.Labels, Annotations: object.Annotations, Called: n.called, Registration: n.registration,
 			Unchanged: cluster.IsUnchanged(object, found.unchanged), Unread: n.unread != nil, Variables: n.variables,
 		})
@@ -191,7 +183,7 @@ func (n *Namespace) AddPod(object *corev1.Pod) {
 // comparer returns the Comparer for the pods of a ServiceAccount.
 func (n *Namespace) comparer(serviceAccount string) *injected.Comparer {
 	if n.comparers[serviceAccount] == nil {
-		account := ask.Account(&n.ObjectMeta, n.ServiceAccount(serviceAccount))
+		account := Account(&n.ObjectMeta, n.ServiceAccount(serviceAccount))
 		n.comparers[serviceAccount] = injected.NewComparer(n.Settings, account, annotations.NamespaceObject(&n.ObjectMeta))
 	}
 	return n.comparers[serviceAccount]
@@ -199,21 +191,21 @@ func (n *Namespace) comparer(serviceAccount string) *injected.Comparer {
 
 // judge sets the state of a pod. It keeps the pod itself if the API server must be asked about it,
 // or if it takes variables from ConfigMaps.
-func (n *Namespace) judge(p *pod, r *ask.Running) error {
+func (n *Namespace) judge(p *pod, r *Running) error {
 	verdict, err := r.Judge()
 	if err != nil {
 		return err
 	}
 	p.state, p.differences, p.problem, p.shadows, p.sources = verdict.State, verdict.Differences, verdict.Problem, verdict.Shadows, nil
 	if p.state == injected.Current && !verdict.Ask && r.Variables == nil {
-		if configMaps, _, err := ask.Sources(r.Pod); err == nil && len(configMaps) > 0 {
+		if configMaps, _, err := Sources(r.Pod); err == nil && len(configMaps) > 0 {
 			p.sources = r
 		}
 	}
 	if !verdict.Ask {
 		return nil
 	}
-	original, err := ask.Original(r.Pod, n.Settings, r.Unchanged, verdict.Decision)
+	original, err := Original(r.Pod, n.Settings, r.Unchanged, verdict.Decision)
 	if err != nil {
 		return err
 	}
@@ -230,7 +222,7 @@ func (n *Namespace) ConfigMaps() []string {
 		if p.sources == nil {
 			continue
 		}
-		configMaps, _, _ := ask.Sources(p.sources.Pod) // judge has read them
+		configMaps, _, _ := Sources(p.sources.Pod) // judge has read them
 		names = append(names, configMaps...)
 	}
 	slices.Sort(names)
@@ -238,14 +230,14 @@ func (n *Namespace) ConfigMaps() []string {
 }
 
 // SetConfigMaps works out the states that depend on ConfigMaps.
-func (n *Namespace) SetConfigMaps(variables ask.ConfigMaps) error {
+func (n *Namespace) SetConfigMaps(variables ConfigMaps) error {
 	for _, p := range n.pods {
 		if p.sources == nil {
 			continue
 		}
 		r := p.sources
 		if r.Variables = variables; variables == nil {
-			r.Variables = ask.ConfigMaps{}
+			r.Variables = ConfigMaps{}
 		}
 		if err := n.judge(p, r); err != nil {
 			return err
@@ -367,8 +359,8 @@ func (n *Namespace) Questions() []*Question {
 
 // Ask sends the pod of the template, or else the first of the pods as it was created, and sets the
 // state of all pods by the answer. If the API server denies the pod for a reason of its own, or
-// cannot be asked, the states stay. asker is the method of an ask.Asker.
-func (q *Question) Ask(asker func(namespace, serviceAccount *metav1.ObjectMeta, pod *unstructured.Unstructured) ask.Answer) error {
+// cannot be asked, the states stay. asker is the method of an Asker.
+func (q *Question) Ask(asker func(namespace, serviceAccount *metav1.ObjectMeta, pod *unstructured.Unstructured) Answer) error {
 	n := q.namespace
 	original := q.template
 	if original == nil {
@@ -389,14 +381,14 @@ func (q *Question) Ask(asker func(namespace, serviceAccount *metav1.ObjectMeta, 
 		switch denial := answer.Denial; {
 		case answer.Err != nil:
 			p.state, p.problem = injected.Unknown, "the credentials of a new pod are unknown: "+answer.Err.Error()
-		case denial != nil && denial.By == ask.ByOther && answer.Local == "" && n.unread == nil:
+		case denial != nil && denial.By == ByOther && answer.Local == "" && n.unread == nil:
 			p.local = "the pod of the dry run was denied, but not by Lanyard: " + denial.Error()
 		case denial != nil:
 			p.state, p.problem = injected.Unknown, "a new pod is denied: "+denial.Error()
 		case answer.Local != "" && fresh == nil:
 			p.local = answer.Local
 		default:
-			verdict := ask.Verdict{Shadows: p.shadows}
+			verdict := Verdict{Shadows: p.shadows}
 			verdict.Settle(p.running.Against(fresh, n.Settings))
 			p.local, p.differences = answer.Local, verdict.Differences
 			if p.state, p.problem = verdict.State, ""; p.state == injected.Unknown {
@@ -446,7 +438,7 @@ func (r *Row) count(p *pod) {
 	r.Pods++
 	r.States[p.state]++
 	for _, f := range p.shadows {
-		if p.state == ask.Shadowed && !slices.Contains(r.Shadows, f) {
+		if p.state == Shadowed && !slices.Contains(r.Shadows, f) {
 			r.Shadows = append(r.Shadows, f)
 		}
 	}

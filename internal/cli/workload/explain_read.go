@@ -1,7 +1,7 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package explain
+package workload
 
 import (
 	"cmp"
@@ -20,7 +20,6 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/lanyard-dev/lanyard/internal/cli/ask"
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
 	"github.com/lanyard-dev/lanyard/internal/cli/finding"
@@ -182,7 +181,7 @@ func (r *reader) original() (*unstructured.Unstructured, error) {
 	if err != nil {
 		return nil, err
 	}
-	return ask.Original(text, r.in.Settings, r.in.unchanged(), verdict.Decision)
+	return Original(text, r.in.Settings, r.in.unchanged(), verdict.Decision)
 }
 
 // get reads an object of the namespace.
@@ -269,11 +268,11 @@ func (r *reader) variables(ctx context.Context, pod *unstructured.Unstructured) 
 	if err != nil {
 		return err
 	}
-	configMaps, secrets, err := ask.Sources(text)
+	configMaps, secrets, err := Sources(text)
 	if err != nil { // a custom kind has a mistake in its template
 		return nil //nolint:nilerr // the API server says what it is
 	}
-	r.in.ConfigMaps = ask.ConfigMaps{}
+	r.in.ConfigMaps = ConfigMaps{}
 	if r.in.Secrets = secrets; !r.in.asks() {
 		r.in.Secrets = nil
 	}
@@ -331,7 +330,7 @@ func (r *reader) ask(ctx context.Context, pod *unstructured.Unstructured) error 
 	if err != nil {
 		return err
 	}
-	asker, err := ask.New(config, in.Settings, ask.Options{Registration: r.mutating, Unread: r.unread})
+	asker, err := NewAsker(config, in.Settings, Options{Registration: r.mutating, Unread: r.unread})
 	if err != nil {
 		return err
 	}

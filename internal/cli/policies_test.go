@@ -1,7 +1,7 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package policies_test
+package cli
 
 import (
 	"os"
@@ -12,11 +12,10 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
-	"github.com/lanyard-dev/lanyard/internal/cli/policies"
 )
 
 // The flags decide about the text. A setting that policies cannot have is a finding.
-func TestCommand(t *testing.T) {
+func TestPolicies(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "config.yaml")
 	if err := os.WriteFile(file, []byte("aws-default-region: eu-central-1\n"), 0o600); err != nil {
@@ -43,7 +42,7 @@ func TestCommand(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			streams, _, out, notes := genericiooptions.NewTestIOStreams()
-			cmd := policies.NewCommand(command.NewCLI("lanyard", streams))
+			cmd := newPoliciesCommand(command.NewCLI("lanyard", streams))
 			cmd.SetArgs(test.args)
 			err := cmd.ExecuteContext(t.Context())
 			if test.wantErr != "" {

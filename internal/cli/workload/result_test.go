@@ -1,7 +1,7 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package status
+package workload
 
 import (
 	"bytes"
@@ -10,7 +10,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/lanyard-dev/lanyard/internal/cli/ask"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
 	"github.com/lanyard-dev/lanyard/internal/cli/finding"
 	"github.com/lanyard-dev/lanyard/pkg/mutate"
@@ -29,7 +28,7 @@ func ofStates(workload string, states ...injected.State) Row {
 
 func TestTheResultOfStatus(t *testing.T) {
 	t.Parallel()
-	shadowed := ofStates("deployment/keys", ask.Shadowed)
+	shadowed := ofStates("deployment/keys", Shadowed)
 	shadowed.Shadows = []mutate.Finding{{Reason: reason.EnvironmentShadowed, Container: "main", Detail: "it sets X", Fix: "Remove X."}}
 	unknown := ofStates("deployment/x", injected.Unknown)
 	unknown.Problem = "no right"

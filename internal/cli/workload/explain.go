@@ -1,10 +1,7 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package explain explains why a pod has credentials or has none. Explain combines the API server's
-// answer about a new pod with its own decision about the same pod. reader reads the objects and
-// sends the dry run.
-package explain
+package workload
 
 import (
 	"cmp"
@@ -18,10 +15,8 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/lanyard-dev/lanyard/internal/cli/ask"
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/finding"
-	"github.com/lanyard-dev/lanyard/internal/cli/survey"
 	"github.com/lanyard-dev/lanyard/internal/peer"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/mutate"
@@ -46,17 +41,17 @@ type Input struct {
 	Owner Owner
 	// Answer is about the pod Sent. Got is the pod of the answer; nil if no pod would be created.
 	Sent, Got metav1.Object
-	Answer    ask.Answer
+	Answer    Answer
 	// Probe is the answer about a second pod, which has the label of the probe; nil if that
 	// pod was not sent.
-	Probe *ask.Answer
+	Probe *Answer
 	// Called reports whether the API server calls Lanyard for the namespace. Registration is the
 	// webhook configuration, or nil if it was not read.
 	Called       bool
 	Registration *admissionregistrationv1.MutatingWebhookConfiguration
 	// Installation is nil if the user may not read it. Leftovers are of one that is gone.
-	Installation *survey.Installation
-	Leftovers    []survey.Leftover
+	Installation *cluster.Installation
+	Leftovers    []cluster.Leftover
 	// Unread reports whether the settings of the webhook are not known.
 	Unread bool
 	// GuardProblem is the problem with the guard; empty if the guard is in place.
@@ -73,7 +68,7 @@ type Input struct {
 	Elsewhere []string
 	// ConfigMaps are the variables that containers take from ConfigMaps, and Secrets the Secrets
 	// that they take variables from. Nobody reads Secrets.
-	ConfigMaps ask.ConfigMaps
+	ConfigMaps ConfigMaps
 	Secrets    []string
 }
 
@@ -103,7 +98,7 @@ type Explanation struct {
 	Namespace      string         `json:"namespace"`
 	ServiceAccount ServiceAccount `json:"serviceAccount"`
 	// New is the outcome for a new pod.
-	New New `json:"new"`
+	New NewPod `json:"new"`
 	// Live is about the pod that the user asked about.
 	Live *Live `json:"live,omitempty"`
 	// InjectedBy describes an installation with policies; empty for the webhook only.
@@ -147,8 +142,8 @@ type Identity struct {
 	Name    string `json:"name"`
 }
 
-// New is the outcome for a new pod.
-type New struct {
+// NewPod is the outcome for a new pod.
+type NewPod struct {
 	Outcome injected.State `json:"outcome"`
 	// Finding has a word of package reason; empty if Lanyard did not decide.
 	finding.Finding `json:"-"`
@@ -320,17 +315,17 @@ func principal(d *annotations.Provider, values map[string]string) string {
 }
 
 // problem returns an outcome that needs action.
-func problem(outcome injected.State, why reason.Reason, text, fix string) New {
-	return New{Outcome: outcome, Finding: finding.Finding{Status: finding.Failed, Reason: string(why), Text: text, Fix: fix}}
+func problem(outcome injected.State, why reason.Reason, text, fix string) NewPod {
+	return NewPod{Outcome: outcome, Finding: finding.Finding{Status: finding.Failed, Reason: string(why), Text: text, Fix: fix}}
 }
 
 // fine returns an outcome that needs no action. hint is an optional next step.
-func fine(outcome injected.State, why reason.Reason, text, hint string) New {
-	return New{Outcome: outcome, Finding: finding.Finding{Status: finding.NotApplicable, Reason: string(why), Text: text, Fix: hint}}
+func fine(outcome injected.State, why reason.Reason, text, hint string) NewPod {
+	return NewPod{Outcome: outcome, Finding: finding.Finding{Status: finding.NotApplicable, Reason: string(why), Text: text, Fix: hint}}
 }
 
 // new describes the answer about a new pod.
-func (in *Input) new() New {
+func (in *Input) new() NewPod {
 	switch answer := &in.Answer; {
 	case in.Absent:
 		return problem(Denied, reason.ServiceAccountNotFound, fmt.Sprintf("the ServiceAccount %s does not exist", in.ServiceAccountName),
@@ -347,8 +342,8 @@ func (in *Input) new() New {
 }
 
 // unknown describes a new pod whose credentials are not known.
-func (in *Input) unknown() New {
-	n := New{Outcome: injected.Unknown, Finding: finding.Finding{
+func (in *Input) unknown() NewPod {
+	n := NewPod{Outcome: injected.Unknown, Finding: finding.Finding{
 		Status: finding.Skipped, Text: "the credentials of a new pod are not known: " + in.Answer.Err.Error(), Fix: "Try again. If the error stays, see: lanyard check",
 	}}
 	switch {
@@ -361,9 +356,9 @@ func (in *Input) unknown() New {
 }
 
 // injected describes a new pod that gets credentials.
-func (in *Input) injected() New {
+func (in *Input) injected() NewPod {
 	providers := in.Got.GetAnnotations()[annotations.Injected]
-	n := New{Outcome: Injected, Finding: finding.Finding{Status: finding.OK, Reason: string(reason.Injected), Text: "a new pod gets " + strings.ReplaceAll(providers, ",", ", ")}}
+	n := NewPod{Outcome: Injected, Finding: finding.Finding{Status: finding.OK, Reason: string(reason.Injected), Text: "a new pod gets " + strings.ReplaceAll(providers, ",", ", ")}}
 	if !in.Called {
 		n.Text = "the pod template has Lanyard's annotations, but Lanyard is not called for the namespace"
 	}
@@ -403,7 +398,7 @@ func (in *Input) warnings() []string {
 
 // insists describes the denial of pods that insist, or that have the label of an injected
 // pod, in a namespace that Lanyard is not called for.
-func (in *Input) insists() New {
+func (in *Input) insists() NewPod {
 	return problem(Denied, "", "the guard denies new pods that lack credentials, and Lanyard is not called for the namespace: "+in.exclusion(),
 		fmt.Sprintf("Remove %s: %q and the label %s from the pod template, move the workload to another namespace, or include this one.",
 			annotations.Inject, annotations.Insist, annotations.IdentityLabel))
@@ -426,38 +421,38 @@ var fixes = map[reason.Reason]string{
 }
 
 // denials are the sentence in front of the message and the fix of a denial, by its origin.
-// ask.ByLanyard has fixes, and ask.ByNoCall has callFix.
-var denials = map[ask.Denier][2]string{
-	ask.ByNoCall:     {"the API server cannot call Lanyard: ", ""},
-	ask.ByFailedCall: {"", "Ask for the webhook in the message: it must respond again. Lanyard did not deny the pod."},
-	ask.ByOther:      {"", "Ask for the webhook or policy in the message. Lanyard did not deny the pod."},
+// ByLanyard has fixes, and ByNoCall has callFix.
+var denials = map[Denier][2]string{
+	ByNoCall:     {"the API server cannot call Lanyard: ", ""},
+	ByFailedCall: {"", "Ask for the webhook in the message: it must respond again. Lanyard did not deny the pod."},
+	ByOther:      {"", "Ask for the webhook or policy in the message. Lanyard did not deny the pod."},
 }
 
 // denied returns the reason for the denial of a new pod.
-func (in *Input) denied() New {
+func (in *Input) denied() NewPod {
 	denial := in.Answer.Denial
 	n := problem(Denied, denial.Reason, denials[denial.By][0]+denial.Message, denials[denial.By][1])
 	switch {
-	case denial.By == ask.ByGuard && in.absent():
+	case denial.By == ByGuard && in.absent():
 		n.Text, n.Fix = "the guard of an installation that is gone denies new pods", in.removal()
-	case in.waits() && (denial.Reason == reason.IdentityRequired || denial.By == ask.ByGuard):
+	case in.waits() && (denial.Reason == reason.IdentityRequired || denial.By == ByGuard):
 		name, label := in.ServiceAccountName, annotations.IdentityLabel
 		hint := in.hint()
 		n.Reason = string(reason.IdentityRequired)
 		n.Text = fmt.Sprintf("the ServiceAccount %s has the label %s=%s, and no annotation that asks for an identity yet%s", name, label, annotations.IdentityRequired, hint.text)
 		n.Fix = fmt.Sprintf("%s If it needs no identity, remove the label: kubectl label serviceaccount %s %s- --namespace %s",
 			fixes[reason.IdentityRequired], name, label, in.Namespace.Name)
-	case denial.By == ask.ByLanyard:
+	case denial.By == ByLanyard:
 		n.Fix = fixes[denial.Reason]
-	case denial.By == ask.ByNoCall:
+	case denial.By == ByNoCall:
 		n.Fix = callFix(denial.Message)
-	case denial.By == ask.ByGuard && !in.Called:
+	case denial.By == ByGuard && !in.Called:
 		return in.insists()
-	case denial.By == ask.ByGuard && in.ServiceAccount != nil && !in.asks() && in.Sent.GetLabels()[annotations.IdentityLabel] != "":
+	case denial.By == ByGuard && in.ServiceAccount != nil && !in.asks() && in.Sent.GetLabels()[annotations.IdentityLabel] != "":
 		n.Fix = fixes[reason.ForeignInjection]
-	case denial.By == ask.ByGuard && in.unreachable() != "":
+	case denial.By == ByGuard && in.unreachable() != "":
 		n.Text, n.Fix = "the guard denies new pods, because the API server cannot call Lanyard: "+in.unreachable(), callFix(in.unreachable())
-	case denial.By == ask.ByGuard:
+	case denial.By == ByGuard:
 		n.Text, n.Fix = "the guard denies new pods: Lanyard did not inject a container that needs credentials", checkFix
 		if decision, _ := in.decide(); leavesNothing(decision) {
 			return in.deniedByItsLists(decision)
@@ -475,7 +470,7 @@ func leavesNothing(d *mutate.Decision) bool {
 const nothingLeft = "the annotations of the pod leave out all of its containers"
 
 // deniedByItsLists describes the denial of a pod whose annotations leave out all of its containers.
-func (in *Input) deniedByItsLists(decision *mutate.Decision) New {
+func (in *Input) deniedByItsLists(decision *mutate.Decision) NewPod {
 	n := problem(Denied, reason.NoContainer, "the guard denies new pods: "+nothingLeft, decision.Findings[0].Fix)
 	n.Containers = in.containers(in.Sent, decision)
 	return n
@@ -484,7 +479,7 @@ func (in *Input) deniedByItsLists(decision *mutate.Decision) New {
 // unreachable returns the error of the API server's call of Lanyard; empty if the API server
 // can call Lanyard, or if that is not known.
 func (in *Input) unreachable() string {
-	if in.Probe == nil || in.Probe.Denial == nil || in.Probe.Denial.By != ask.ByNoCall {
+	if in.Probe == nil || in.Probe.Denial == nil || in.Probe.Denial.By != ByNoCall {
 		return ""
 	}
 	return in.Probe.Denial.Message
@@ -500,18 +495,18 @@ func (in *Input) decide() (*mutate.Decision, error) {
 	if err != nil {
 		return nil, err
 	}
-	return ask.Decide(in.Settings, in.Namespace, in.ServiceAccount, text)
+	return Decide(in.Settings, in.Namespace, in.ServiceAccount, text)
 }
 
 // without returns the reason why a new pod gets no credentials.
-func (in *Input) without() New {
+func (in *Input) without() NewPod {
 	decision, err := in.decide()
 	pod, _ := in.ParsePod(in.Sent.GetAnnotations(), in.Sent.GetLabels()[annotations.Inject])
 	switch {
 	case pod.Insists && in.Answer.Local != "" && !in.called() && !in.NoGuard && !in.absent():
 		return in.insists()
 	case decision == nil && err == nil:
-		return New{Outcome: injected.Without, Finding: finding.Finding{
+		return NewPod{Outcome: injected.Without, Finding: finding.Finding{
 			Status: finding.Skipped, Text: "the pod is created without credentials. The reason is not known: you may not read its ServiceAccount",
 			Fix: "Ask an administrator for the ClusterRole view in the namespace " + in.Namespace.Name + ".",
 		}}
@@ -539,7 +534,7 @@ func (in *Input) without() New {
 }
 
 // leftOut describes a new pod none of whose containers gets credentials.
-func (in *Input) leftOut(decision *mutate.Decision) New {
+func (in *Input) leftOut(decision *mutate.Decision) NewPod {
 	if leavesNothing(decision) && in.Answer.Local != "" && !in.NoGuard {
 		return in.deniedByItsLists(decision)
 	}
@@ -552,7 +547,7 @@ func (in *Input) leftOut(decision *mutate.Decision) New {
 }
 
 // none describes a new pod whose ServiceAccount asks for nothing.
-func (in *Input) none(decision *mutate.Decision) New {
+func (in *Input) none(decision *mutate.Decision) NewPod {
 	name, namespace, hint := in.ServiceAccountName, in.Namespace.Name, in.hint()
 	n := fine(injected.None, decision.Reason, fmt.Sprintf("the ServiceAccount %s has no annotation that asks for an identity%s", name, hint.text), hint.fix)
 	switch {
@@ -586,7 +581,7 @@ func (in *Input) absent() bool { return in.Installation != nil && in.Installatio
 
 // removal is the next step for policies of an installation that is gone.
 func (in *Input) removal() string {
-	return "Remove it, or install Lanyard again: " + survey.Remove(in.Leftovers)
+	return "Remove it, or install Lanyard again: " + cluster.Remove(in.Leftovers)
 }
 
 // called reports whether the API server calls Lanyard for the pod Sent, judging by the webhook
@@ -597,7 +592,7 @@ func (in *Input) called() bool {
 }
 
 // uncalled returns the reason why the API server did not call Lanyard for the pod Sent.
-func (in *Input) uncalled() New {
+func (in *Input) uncalled() NewPod {
 	n := problem(injected.Without, "", "", checkFix)
 	selected, certain := cluster.Selects(in.Registration, in.Sent.GetLabels())
 	switch {
@@ -731,7 +726,7 @@ var sentences = []struct {
 	{injected.Stale, "", anywhere, "its credentials differ from the credentials of a new pod"},
 	{injected.Current, "", nowhere, "it has no credentials, like a new pod"},
 	{injected.Current, "", anywhere, "it has the credentials of a new pod"},
-	{ask.Shadowed, "", anywhere, "it has the credentials of a new pod, but SDKs may ignore them"},
+	{Shadowed, "", anywhere, "it has the credentials of a new pod, but SDKs may ignore them"},
 }
 
 // origin says who injected a pod.
@@ -756,17 +751,17 @@ func (in *Input) origin() origin {
 
 // judge compares the running pod with a new one, as lanyard status does. If the pod differs, it uses
 // the API server's answer about a new pod.
-func (in *Input) judge() ask.Verdict {
+func (in *Input) judge() Verdict {
 	verdict, err := in.running()
 	if err != nil { // the pod of a custom kind has a mistake
-		return ask.Verdict{Comparison: injected.Comparison{State: injected.Unknown}}
+		return Verdict{Comparison: injected.Comparison{State: injected.Unknown}}
 	}
 	decided := verdict.State != injected.Unknown && in.Answer.Local != "" && !verdict.OfOthers
 	switch {
 	case verdict.State == injected.OptedOut, verdict.State == injected.Excluded:
 		return verdict
 	case in.Got == nil:
-		return ask.Verdict{Comparison: injected.Comparison{State: injected.Unknown}}
+		return Verdict{Comparison: injected.Comparison{State: injected.Unknown}}
 	case !verdict.Ask && !verdict.OfOthers, decided:
 		return verdict
 	}
@@ -778,16 +773,16 @@ func (in *Input) judge() ask.Verdict {
 }
 
 // running judges the running pod without asking the API server.
-func (in *Input) running() (ask.Verdict, error) {
+func (in *Input) running() (Verdict, error) {
 	text, err := json.Marshal(in.Live)
 	if err != nil {
-		return ask.Verdict{}, err
+		return Verdict{}, err
 	}
 	var comparer *injected.Comparer
 	if in.ServiceAccount != nil {
-		comparer = injected.NewComparer(in.Settings, ask.Account(in.Namespace, in.ServiceAccount), annotations.NamespaceObject(in.Namespace))
+		comparer = injected.NewComparer(in.Settings, Account(in.Namespace, in.ServiceAccount), annotations.NamespaceObject(in.Namespace))
 	}
-	r := &ask.Running{
+	r := &Running{
 		Settings: in.Settings, Comparer: comparer, Pod: text, Labels: in.Live.GetLabels(), Annotations: in.Live.GetAnnotations(), Called: in.Called, Registration: in.Registration,
 		Unchanged: in.unchanged(), Unread: in.Unread, Variables: in.ConfigMaps,
 	}
@@ -801,7 +796,7 @@ func (in *Input) unchanged() bool {
 }
 
 // live compares the running pod with a new one.
-func (in *Input) live(n *New) *Live {
+func (in *Input) live(n *NewPod) *Live {
 	pod := in.Live
 	created, annotated := pod.GetCreationTimestamp(), cluster.Annotated(&in.metadata().ObjectMeta)
 	verdict, from := in.judge(), in.origin()
@@ -823,7 +818,7 @@ func (in *Input) live(n *New) *Live {
 		l.Status = finding.OK
 	case injected.Unknown:
 		l.Status, l.Fix = finding.Skipped, cmp.Or(n.Fix, "See: lanyard check")
-	case ask.Shadowed:
+	case Shadowed:
 		f := &verdict.Shadows[0]
 		l.Status, l.Reason, l.Fix = finding.Failed, string(f.Reason), f.Fix
 		l.Text += ": container " + f.Container + ": " + f.Detail

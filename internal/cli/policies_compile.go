@@ -1,7 +1,7 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package policies
+package cli
 
 import (
 	"bytes"
@@ -86,7 +86,7 @@ func (k *compiler) fromFiles(_ context.Context, do func(kind string, object anno
 	return k.EachFile(k.In, func(name string, in io.Reader) error {
 		text, err := io.ReadAll(io.LimitReader(in, left+1))
 		if left -= int64(len(text)); err == nil && left < 0 {
-			err = fmt.Errorf("got more than %d bytes in all files", maxCompileBytes)
+			err = fmt.Errorf("the files together have more than %d bytes", maxCompileBytes)
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
@@ -99,7 +99,7 @@ func (k *compiler) fromFiles(_ context.Context, do func(kind string, object anno
 			switch {
 			case object.GetAPIVersion() != "v1", object.GetKind() != "ServiceAccount" && object.GetKind() != "Namespace":
 			case object.GetKind() == "ServiceAccount" && object.GetNamespace() == "":
-				return fmt.Errorf("%s: serviceaccount %q: got no metadata.namespace, want one: the policies have no other", name, object.GetName())
+				return fmt.Errorf("%s: serviceaccount %q has no metadata.namespace: add it, because policies have no default", name, object.GetName())
 			default:
 				do(object.GetKind(), object)
 			}

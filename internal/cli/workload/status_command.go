@@ -1,7 +1,7 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package status
+package workload
 
 import (
 	"bytes"
@@ -20,7 +20,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 
-	"github.com/lanyard-dev/lanyard/internal/cli/ask"
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
 	"github.com/lanyard-dev/lanyard/internal/cli/finding"
@@ -42,8 +41,8 @@ type statusCommand struct {
 	stale, watch bool
 }
 
-// NewCommand returns the command status.
-func NewCommand(c *command.CLI) *cobra.Command {
+// NewStatusCommand returns the command status.
+func NewStatusCommand(c *command.CLI) *cobra.Command {
 	k := &statusCommand{CLI: c}
 	cmd := command.New(strings.Replace(statusHelp, "STATES\n", statesHelp(), 1), nil, func(cmd *cobra.Command, args []string) error { return k.run(cmd.Context(), args) })
 	cmd.ValidArgsFunction = c.CompleteReferences
@@ -62,7 +61,7 @@ func statesHelp() string {
 	var text bytes.Buffer
 	p := &command.Page{W: &text, Width: 80}
 	var rows [][]string
-	for _, state := range ask.States() {
+	for _, state := range States() {
 		rows = append(rows, []string{string(state.State), state.Means})
 	}
 	p.Table(2, rows)
@@ -197,7 +196,7 @@ func (r *statusResult) conclude() {
 			Text: fmt.Sprintf("new pods were evaluated here, not by the cluster: %s%s", why, namespaces(r.local[why], r.query.scope)),
 		})
 	}
-	n := ask.Outdated(r.Summary.States)
+	n := Outdated(r.Summary.States)
 	if n == 0 {
 		return
 	}
@@ -231,7 +230,7 @@ func (r *statusResult) err() error {
 	found := finding.Summarize(r.Findings)
 	unknown := r.Summary.States[injected.Unknown]
 	switch {
-	case r.stale && ask.Outdated(r.Summary.States) > 0, found[finding.Failed] > 0:
+	case r.stale && Outdated(r.Summary.States) > 0, found[finding.Failed] > 0:
 		return command.ErrFound
 	case found[finding.Skipped]+unknown > 0:
 		return fmt.Errorf("%w: %d parts could not be read or compared, %d pods unknown. The reasons are in the output", errIncomplete, found[finding.Skipped], unknown)
@@ -295,7 +294,7 @@ func (r *statusResult) printEnd(p *command.Page) {
 // String returns the numbers as a sentence.
 func (s summary) String() string {
 	var parts []string
-	for _, state := range ask.States() {
+	for _, state := range States() {
 		if n := s.States[state.State]; n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", n, state.State))
 		}
@@ -409,12 +408,12 @@ func (r *Row) cells(p *command.Page) []string {
 	}
 	var others []string
 	style := command.Warn
-	for _, state := range ask.States() {
+	for _, state := range States() {
 		n := r.States[state.State]
 		if n == 0 || state.Outdated || state.State == injected.Current {
 			continue
 		}
-		if others = append(others, fmt.Sprintf("%d %s", n, state.State)); state.State == ask.Shadowed {
+		if others = append(others, fmt.Sprintf("%d %s", n, state.State)); state.State == Shadowed {
 			style = command.Bad
 		}
 	}

@@ -1,7 +1,7 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package status
+package workload
 
 import (
 	"cmp"
@@ -22,11 +22,9 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/util/flowcontrol"
 
-	"github.com/lanyard-dev/lanyard/internal/cli/ask"
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
 	"github.com/lanyard-dev/lanyard/internal/cli/finding"
-	"github.com/lanyard-dev/lanyard/internal/cli/survey"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
@@ -42,18 +40,18 @@ type lister struct {
 	untyped  dynamic.Interface
 	metadata metadata.Interface
 	// installation is nil if the user may not read it, and so is registration.
-	installation *survey.Installation
+	installation *cluster.Installation
 	registration *admissionregistrationv1.MutatingWebhookConfiguration
 	// unread is why the rules of the webhook cannot be evaluated here; nil if they can.
 	unread error
-	asker  *ask.Asker
+	asker  *Asker
 	// noGuard reports whether the cluster has no guard, so that labels have no effect.
 	noGuard bool
 	// namespaces are the namespaces to look at.
 	namespaces map[string]*Namespace
 	// found are the findings about parts that could not be read.
 	found      []finding.Finding
-	configMaps ConfigMaps
+	configMaps ConfigMapLimit
 	query
 }
 
@@ -142,8 +140,8 @@ func newLister(ctx context.Context, c *command.CLI, q *query) (*lister, error) {
 	if err := l.readNamespaces(ctx, q.scope); err != nil {
 		return nil, err
 	}
-	options := ask.Options{Registration: l.registration, Unread: l.unread, NoDryRun: q.noDryRun, Concurrent: dryRunsAtOnce}
-	l.asker, err = ask.New(config, s, options)
+	options := Options{Registration: l.registration, Unread: l.unread, NoDryRun: q.noDryRun, Concurrent: dryRunsAtOnce}
+	l.asker, err = NewAsker(config, s, options)
 	return l, err
 }
 
@@ -210,16 +208,16 @@ func (l *lister) readNamespaces(ctx context.Context, scope string) error {
 	return nil
 }
 
-// ConfigMaps limits the ConfigMaps that a run reads, and counts the others: in a large cluster, each
+// ConfigMapLimit limits the ConfigMaps that a run reads, and counts the others: in a large cluster, each
 // pod may have its own.
-type ConfigMaps struct{ read, Unread int }
+type ConfigMapLimit struct{ read, Unread int }
 
 // maxConfigMaps is how many ConfigMaps a run reads. One more than the burst of requests costs 20 ms.
 const maxConfigMaps = 100
 
 // Finding returns the finding about ConfigMaps that were left out; its Text is empty if there is
 // none.
-func (c *ConfigMaps) Finding() finding.Finding {
+func (c *ConfigMapLimit) Finding() finding.Finding {
 	if c.Unread == 0 {
 		return finding.Finding{}
 	}
@@ -231,7 +229,7 @@ func (c *ConfigMaps) Finding() finding.Finding {
 }
 
 // ReadPods adds the pods of the namespace that the selector selects, and works out their states.
-func (n *Namespace) ReadPods(ctx context.Context, client kubernetes.Interface, selector string, configMaps *ConfigMaps) error {
+func (n *Namespace) ReadPods(ctx context.Context, client kubernetes.Interface, selector string, configMaps *ConfigMapLimit) error {
 	defer clear(n.comparers) // a large cluster has very many
 	list := func(ctx context.Context, options metav1.ListOptions) (*corev1.PodList, error) {
 		options.LabelSelector = selector
@@ -245,7 +243,7 @@ func (n *Namespace) ReadPods(ctx context.Context, client kubernetes.Interface, s
 		return err
 	}
 	// Without a ConfigMap, a pod is current as far as can be seen.
-	variables := ask.ConfigMaps{}
+	variables := ConfigMaps{}
 	for _, name := range n.ConfigMaps() {
 		if configMaps.read == maxConfigMaps {
 			configMaps.Unread++
@@ -307,7 +305,7 @@ func (l *lister) ask(ctx context.Context, n *Namespace) error {
 			return err
 		}
 		group.Go(func() error {
-			return q.Ask(func(namespace, serviceAccount *metav1.ObjectMeta, pod *unstructured.Unstructured) ask.Answer {
+			return q.Ask(func(namespace, serviceAccount *metav1.ObjectMeta, pod *unstructured.Unstructured) Answer {
 				return l.asker.Ask(ctx, namespace, serviceAccount, pod)
 			})
 		})

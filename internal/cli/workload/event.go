@@ -1,7 +1,7 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package explain
+package workload
 
 import (
 	"cmp"
@@ -49,7 +49,7 @@ const (
 
 // event returns the finding about the newest event that explains why a pod has no token, or was not
 // created. It returns nil if there is no such event, or if it is out of date.
-func (r *reader) event(ctx context.Context, info *resource.Info, n *New) (*finding.Finding, error) {
+func (r *reader) event(ctx context.Context, info *resource.Info, n *NewPod) (*finding.Finding, error) {
 	if info.Mapping.Resource == command.CoreResource("serviceaccounts") {
 		return nil, nil
 	}
@@ -172,7 +172,7 @@ func (r *reader) isOver(ctx context.Context, event *corev1.Event, object *unstru
 }
 
 // newEvent describes an event. It returns nil if the outcome for a new pod already does.
-func newEvent(event *corev1.Event, n *New) *finding.Finding {
+func newEvent(event *corev1.Event, n *NewPod) *finding.Finding {
 	f := &finding.Finding{
 		Status: finding.Failed, About: objectOf(event), Reason: event.Reason, Text: event.Message + "; last at " + last(event).UTC().Format(time.RFC3339),
 		Fix: "Correct what the message names.", Link: finding.Page("troubleshooting/pods-denied.md"),

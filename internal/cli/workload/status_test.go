@@ -1,7 +1,7 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package status_test
+package workload_test
 
 import (
 	"encoding/json"
@@ -19,26 +19,15 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/lanyard-dev/lanyard/internal/cli/ask"
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
-	"github.com/lanyard-dev/lanyard/internal/cli/status"
+	"github.com/lanyard-dev/lanyard/internal/cli/workload"
 	"github.com/lanyard-dev/lanyard/internal/peer"
 	"github.com/lanyard-dev/lanyard/internal/probe"
-	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/mutate/injected"
 	"github.com/lanyard-dev/lanyard/test/support/inject"
 	"github.com/lanyard-dev/lanyard/test/support/peers"
 )
-
-func newSettings(t *testing.T) *annotations.Settings {
-	t.Helper()
-	s, err := settings.Load(nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
-}
 
 // object returns the metadata of an object with annotations and a label.
 func object(name string, values map[string]string, labelled bool) *metav1.PartialObjectMetadata {
@@ -57,7 +46,7 @@ func owned(name, kind, owner string) metav1.ObjectMeta {
 }
 
 // addOwner adds an object that owns others.
-func addOwner(n *status.Namespace, kind string, meta metav1.ObjectMeta) {
+func addOwner(n *workload.Namespace, kind string, meta metav1.ObjectMeta) {
 	found, _ := cluster.ByName(kind)
 	meta.UID = types.UID(kind + "/" + meta.Name)
 	n.AddOwner(&found, &metav1.PartialObjectMetadata{ObjectMeta: meta})
@@ -93,9 +82,9 @@ func awsRole(name string) map[string]string {
 var aws = awsRole("new")
 
 // cart returns a namespace with an annotated ServiceAccount and a Deployment.
-func cart(t *testing.T, called, labelled bool) *status.Namespace {
+func cart(t *testing.T, called, labelled bool) *workload.Namespace {
 	t.Helper()
-	n := status.NewNamespace(newSettings(t), &metav1.ObjectMeta{Name: "shop"}, nil, called)
+	n := workload.NewNamespace(newSettings(t), &metav1.ObjectMeta{Name: "shop"}, nil, called)
 	n.AddServiceAccount(object("cart", aws, labelled))
 	addOwner(n, "Deployment", metav1.ObjectMeta{Name: "cart"})
 	addOwner(n, "ReplicaSet", owned("cart-1", "Deployment", "cart"))
@@ -131,13 +120,13 @@ func TestPodsAreCountedByWorkload(t *testing.T) {
 	if questions := n.Questions(); len(questions) != 2 {
 		t.Fatalf("got %d questions, want one for cart-1, and one for alone", len(questions))
 	}
-	row := func(workload string, pods int, states map[injected.State]int) status.Row {
-		return status.Row{
+	row := func(name string, pods int, states map[injected.State]int) workload.Row {
+		return workload.Row{
 			Namespace: "shop", ServiceAccount: "cart", Providers: []string{"aws"}, Guard: cluster.GuardOn,
-			Workload: workload, Pods: pods, States: states,
+			Workload: name, Pods: pods, States: states,
 		}
 	}
-	want := []status.Row{
+	want := []workload.Row{
 		row("deployment/cart", 5, map[injected.State]int{injected.Current: 1, injected.Stale: 1, injected.Without: 1, injected.OptedOut: 2}),
 		row("pod/alone", 1, map[injected.State]int{injected.Without: 1}),
 		row("statefulset/db", 1, map[injected.State]int{injected.Current: 1}),
@@ -173,7 +162,7 @@ func TestPodsWithTheTokenOfAPeerAreNotWithout(t *testing.T) {
 		pod.Spec.Containers = []corev1.Container{{Name: "main", VolumeMounts: []corev1.VolumeMount{{Name: volume, MountPath: "/token"}}}}
 		return pod
 	}
-	n := status.NewNamespace(s, &metav1.ObjectMeta{Name: "shop"}, nil, true)
+	n := workload.NewNamespace(s, &metav1.ObjectMeta{Name: "shop"}, nil, true)
 	n.AddServiceAccount(object("cart", aws, true))
 	// The names of the volumes are not the same in all versions of a webhook.
 	n.AddPod(theirs("eks", "aws-iam-token", "sts.amazonaws.com"))
@@ -213,10 +202,10 @@ func TestPodsOfAnotherWebhookAreComparedByMeaning(t *testing.T) {
 	n.AddPod(theirs(t, "old", "old", "cart-1"))
 	var sent *unstructured.Unstructured
 	for _, q := range n.Questions() {
-		if err := q.Ask(func(_, _ *metav1.ObjectMeta, pod *unstructured.Unstructured) ask.Answer {
+		if err := q.Ask(func(_, _ *metav1.ObjectMeta, pod *unstructured.Unstructured) workload.Answer {
 			sent = pod
 			text, err := json.Marshal(podOf(t, metav1.ObjectMeta{}, "new"))
-			answer := ask.Answer{Answer: probe.Answer{Pod: &unstructured.Unstructured{}}}
+			answer := workload.Answer{Answer: probe.Answer{Pod: &unstructured.Unstructured{}}}
 			if err == nil {
 				err = json.Unmarshal(text, &answer.Pod.Object)
 			}
@@ -256,11 +245,11 @@ func TestTheTemplateOfTheOwnerCounts(t *testing.T) {
 	}
 	template := &unstructured.Unstructured{Object: map[string]any{"kind": "Pod"}}
 	questions[0].SetTemplate(template)
-	if err := questions[0].Ask(func(_, _ *metav1.ObjectMeta, pod *unstructured.Unstructured) ask.Answer {
+	if err := questions[0].Ask(func(_, _ *metav1.ObjectMeta, pod *unstructured.Unstructured) workload.Answer {
 		if pod != template {
 			t.Errorf("got %v, want the template", pod)
 		}
-		return ask.Answer{Local: "you may not", Answer: probe.Answer{Pod: &unstructured.Unstructured{}}}
+		return workload.Answer{Local: "you may not", Answer: probe.Answer{Pod: &unstructured.Unstructured{}}}
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -279,7 +268,7 @@ func TestPodsOfAWebhookThatIsNotAdoptedYet(t *testing.T) {
 	t.Parallel()
 	s := newSettings(t)
 	s.Peers = []string{"eks"}
-	n := status.NewNamespace(s, &metav1.ObjectMeta{Name: "shop"}, nil, true)
+	n := workload.NewNamespace(s, &metav1.ObjectMeta{Name: "shop"}, nil, true)
 	n.AddServiceAccount(object("cart", map[string]string{"eks.amazonaws.com/role-arn": awsRole("new")["lanyard.dev/aws-role-arn"]}, false))
 	n.AddPod(theirs(t, "a", "new", "cart-1"))
 	if rows := n.Rows(); len(n.Questions()) > 0 || len(rows) != 1 || rows[0].States[injected.None] != 1 || rows[0].Differences != nil {
@@ -422,7 +411,7 @@ func TestPodsThatWereJustInjectedNeedNoRestart(t *testing.T) {
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			t.Parallel()
-			n := status.NewNamespace(newSettings(t), &metav1.ObjectMeta{Name: "shop"}, test.registration, true)
+			n := workload.NewNamespace(newSettings(t), &metav1.ObjectMeta{Name: "shop"}, test.registration, true)
 			account := object("cart", maps.Clone(aws), true)
 			if strings.Contains(sentence, "copy") {
 				account.Annotations["lanyard.dev/aws-token-path"] = "/var/run/secrets/copy/token"
@@ -446,10 +435,10 @@ func TestPodsThatWereJustInjectedNeedNoRestart(t *testing.T) {
 }
 
 // answering gives each question the same answer, and counts the questions.
-func answering(n *status.Namespace, answer ask.Answer) (asked int, err error) {
+func answering(n *workload.Namespace, answer workload.Answer) (asked int, err error) {
 	for _, q := range n.Questions() {
 		asked++
-		err = errors.Join(err, q.Ask(func(_, _ *metav1.ObjectMeta, pod *unstructured.Unstructured) ask.Answer {
+		err = errors.Join(err, q.Ask(func(_, _ *metav1.ObjectMeta, pod *unstructured.Unstructured) workload.Answer {
 			if answer.Pod != nil && len(answer.Pod.Object) == 0 { // the pod as it was sent
 				answer.Pod = pod
 			}
@@ -462,7 +451,7 @@ func answering(n *status.Namespace, answer ask.Answer) (asked int, err error) {
 // The cluster is asked about a pod that differs by the rules of the webhook.
 func TestPodsThatTheClusterJudges(t *testing.T) {
 	t.Parallel()
-	fresh := func(role string) ask.Answer {
+	fresh := func(role string) workload.Answer {
 		text, err := json.Marshal(podOf(t, metav1.ObjectMeta{Name: "a"}, role))
 		if err != nil {
 			t.Fatal(err)
@@ -471,24 +460,24 @@ func TestPodsThatTheClusterJudges(t *testing.T) {
 		if err := json.Unmarshal(text, &pod.Object); err != nil {
 			t.Fatal(err)
 		}
-		return ask.Answer{Answer: probe.Answer{Pod: pod}}
+		return workload.Answer{Answer: probe.Answer{Pod: pod}}
 	}
-	denied := func(by ask.Denier) ask.Answer {
-		return ask.Answer{Denial: &ask.Denial{By: by, Message: "no"}}
+	denied := func(by workload.Denier) workload.Answer {
+		return workload.Answer{Denial: &workload.Denial{By: by, Message: "no"}}
 	}
 	for sentence, test := range map[string]struct {
 		role, problem, local string
-		answer               ask.Answer
+		answer               workload.Answer
 		want                 injected.State
 	}{
 		"the cluster makes the same pod":      {"old", "", "", fresh("old"), injected.Current},
 		"the cluster makes another pod":       {"old", "", "", fresh("new"), injected.Stale},
 		"it has none, and a new pod gets one": {"", "", "", fresh("new"), injected.Without},
-		"neither gets one":                    {"", "a new pod has no credentials from Lanyard", "", ask.Answer{Answer: probe.Answer{Pod: &unstructured.Unstructured{}}}, injected.Unknown},
-		"a new pod is denied":                 {"old", "a new pod is denied: no", "", denied(ask.ByGuard), injected.Unknown},
-		"another program denies a new pod":    {"old", "", "the pod of the dry run was denied, but not by Lanyard: no", denied(ask.ByOther), injected.Stale},
-		"the cluster cannot be asked":         {"old", "", "you may not", ask.Answer{Local: "you may not"}, injected.Stale},
-		"the answer is not known":             {"old", "the credentials of a new pod are unknown: EOF", "", ask.Answer{Answer: probe.Answer{Err: errors.New("EOF")}}, injected.Unknown},
+		"neither gets one":                    {"", "a new pod has no credentials from Lanyard", "", workload.Answer{Answer: probe.Answer{Pod: &unstructured.Unstructured{}}}, injected.Unknown},
+		"a new pod is denied":                 {"old", "a new pod is denied: no", "", denied(workload.ByGuard), injected.Unknown},
+		"another program denies a new pod":    {"old", "", "the pod of the dry run was denied, but not by Lanyard: no", denied(workload.ByOther), injected.Stale},
+		"the cluster cannot be asked":         {"old", "", "you may not", workload.Answer{Local: "you may not"}, injected.Stale},
+		"the answer is not known":             {"old", "the credentials of a new pod are unknown: EOF", "", workload.Answer{Answer: probe.Answer{Err: errors.New("EOF")}}, injected.Unknown},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			t.Parallel()
@@ -513,7 +502,7 @@ func TestPodsThatTheClusterJudges(t *testing.T) {
 // no Jobs.
 func TestOnlyKindsThatOwnPodsAreRead(t *testing.T) {
 	t.Parallel()
-	n := status.NewNamespace(newSettings(t), &metav1.ObjectMeta{Name: "shop"}, nil, true)
+	n := workload.NewNamespace(newSettings(t), &metav1.ObjectMeta{Name: "shop"}, nil, true)
 	n.AddServiceAccount(object("cart", aws, true))
 	kinds := func() []string {
 		var names []string
@@ -569,7 +558,7 @@ func TestOneQuestionForThePodsOfAnOwner(t *testing.T) {
 
 func TestPodsWithoutAServiceAccountUseTheDefaultOne(t *testing.T) {
 	t.Parallel()
-	n := status.NewNamespace(newSettings(t), &metav1.ObjectMeta{Name: "shop"}, nil, true)
+	n := workload.NewNamespace(newSettings(t), &metav1.ObjectMeta{Name: "shop"}, nil, true)
 	n.AddServiceAccount(object("default", aws, true))
 	pod := podOf(t, metav1.ObjectMeta{Name: "a"}, "")
 	pod.Spec.ServiceAccountName = ""
@@ -582,7 +571,7 @@ func TestPodsWithoutAServiceAccountUseTheDefaultOne(t *testing.T) {
 
 func TestServiceAccountsWithoutAnIdentityDoNotMatter(t *testing.T) {
 	t.Parallel()
-	n := status.NewNamespace(newSettings(t), &metav1.ObjectMeta{Name: "shop"}, nil, true)
+	n := workload.NewNamespace(newSettings(t), &metav1.ObjectMeta{Name: "shop"}, nil, true)
 	n.AddServiceAccount(object("cart", map[string]string{"lanyard.dev/aws-region": "x"}, false))
 	n.AddPod(podOf(t, metav1.ObjectMeta{Name: "a"}, ""))
 	if rows := n.Rows(); !n.Empty() || len(rows) > 0 {

@@ -1,7 +1,7 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package ask_test
+package workload_test
 
 import (
 	"bytes"
@@ -25,8 +25,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
-	"github.com/lanyard-dev/lanyard/internal/cli/ask"
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
+	"github.com/lanyard-dev/lanyard/internal/cli/workload"
 	"github.com/lanyard-dev/lanyard/internal/options"
 	"github.com/lanyard-dev/lanyard/internal/probe"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
@@ -97,10 +97,10 @@ func respond(request *http.Request, body []byte, err error) (*http.Response, err
 	return &http.Response{StatusCode: code, Request: request, Body: io.NopCloser(bytes.NewReader(body)), Header: header}, nil
 }
 
-func newAsker(t *testing.T, s *server, o ask.Options) *ask.Asker {
+func newAsker(t *testing.T, s *server, o workload.Options) *workload.Asker {
 	t.Helper()
 	config := &rest.Config{Host: "http://cluster.invalid", Transport: s, QPS: -1, ContentConfig: rest.ContentConfig{ContentType: "application/json"}}
-	asker, err := ask.New(config, newSettings(t), o)
+	asker, err := workload.NewAsker(config, newSettings(t), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +114,7 @@ func serviceAccount(values map[string]string) *metav1.ObjectMeta {
 func newPod() *unstructured.Unstructured { return probe.Pod("cart") }
 
 // kind returns the field of an answer that is set, with its details.
-func kind(a *ask.Answer) string {
+func kind(a *workload.Answer) string {
 	text := ""
 	switch {
 	case a.Denial != nil:
@@ -194,7 +194,7 @@ func TestAnswers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			asker := newAsker(t, test.server, ask.Options{})
+			asker := newAsker(t, test.server, workload.Options{})
 			got := asker.Ask(t.Context(), &metav1.ObjectMeta{Name: "shop"}, serviceAccount(map[string]string{"lanyard.dev/aws-role-arn": role}), newPod())
 			if !strings.HasPrefix(kind(&got), test.want) {
 				t.Errorf("got %q, want %q", kind(&got), test.want)
@@ -241,7 +241,7 @@ func TestLocalAnswers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			fake := &server{}
-			asker := newAsker(t, fake, ask.Options{NoDryRun: true, Registration: test.registration})
+			asker := newAsker(t, fake, workload.Options{NoDryRun: true, Registration: test.registration})
 			got := asker.Ask(t.Context(), &test.namespace, test.serviceAccount, newPod())
 			injected := kind(&got) == "local pod: aws"
 			if !strings.HasPrefix(kind(&got), test.want) || injected != (test.want == "local pod: aws") {
@@ -269,7 +269,7 @@ func TestWithoutTheSettingsTheRulesAreNotEvaluated(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			asker := newAsker(t, &server{}, ask.Options{NoDryRun: true, Unread: errors.New("forbidden")})
+			asker := newAsker(t, &server{}, workload.Options{NoDryRun: true, Unread: errors.New("forbidden")})
 			object := serviceAccount(test.values)
 			object.Labels = map[string]string{"lanyard.dev/identity": "required"}
 			got := asker.Ask(t.Context(), &test.namespace, object, newPod())
@@ -281,7 +281,7 @@ func TestWithoutTheSettingsTheRulesAreNotEvaluated(t *testing.T) {
 }
 
 // askAll asks 20 times at once in each of two namespaces.
-func askAll(t *testing.T, asker *ask.Asker) {
+func askAll(t *testing.T, asker *workload.Asker) {
 	t.Helper()
 	var wait sync.WaitGroup
 	for range 20 {
@@ -297,7 +297,7 @@ func askAll(t *testing.T, asker *ask.Asker) {
 func TestRightsAreAskedForOnceANamespace(t *testing.T) {
 	t.Parallel()
 	fake := &server{forbidden: map[string]bool{"b": true}}
-	askAll(t, newAsker(t, fake, ask.Options{}))
+	askAll(t, newAsker(t, fake, workload.Options{}))
 	if got := [...]int32{fake.reviews.Load(), fake.pods.Load()}; got != [...]int32{2, 20} {
 		t.Errorf("got %v reviews and dry runs, want 2 and 20", got)
 	}
@@ -307,7 +307,7 @@ func TestRequestsAreBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		fake := &server{}
-		asker := newAsker(t, fake, ask.Options{Concurrent: 3})
+		asker := newAsker(t, fake, workload.Options{Concurrent: 3})
 		askAll(t, asker) // afterwards the rights are known, and no request waits for a mutex
 		fake.most.Store(0)
 		fake.delay = time.Second
@@ -322,7 +322,7 @@ func TestRequestsAreBounded(t *testing.T) {
 func TestAFailedReviewIsAskedForAgain(t *testing.T) {
 	t.Parallel()
 	fake := &server{reviewErr: errors.New("EOF"), forbidden: map[string]bool{"shop": true}}
-	asker := newAsker(t, fake, ask.Options{})
+	asker := newAsker(t, fake, workload.Options{})
 	for _, want := range []string{"pod: ", "local pod: ; you may not create pods in the namespace shop"} {
 		if got := asker.Ask(t.Context(), &metav1.ObjectMeta{Name: "shop"}, serviceAccount(nil), newPod()); kind(&got) != want {
 			t.Errorf("got %q, want %q", kind(&got), want)

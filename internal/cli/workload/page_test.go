@@ -1,7 +1,7 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package status
+package workload
 
 import (
 	"fmt"
@@ -11,7 +11,6 @@ import (
 
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
-	"github.com/lanyard-dev/lanyard/internal/cli/ask"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
 )
 
@@ -23,14 +22,14 @@ func TestThePageAndTheHelpDefineTheStates(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := "| A pod is | if |\n|---|---|\n"
-	for _, state := range ask.States() {
+	for _, state := range States() {
 		want += fmt.Sprintf("| `%s` | %s |\n", state.State, state.Means)
 	}
 	if !strings.Contains(string(page), want+"\n") {
 		t.Errorf("docs/cli/status.md lacks the table\n%s", want)
 	}
-	help := NewCommand(command.NewCLI("lanyard", genericiooptions.NewTestIOStreamsDiscard())).Long
-	for _, state := range ask.States() {
+	help := NewStatusCommand(command.NewCLI("lanyard", genericiooptions.NewTestIOStreamsDiscard())).Long
+	for _, state := range States() {
 		if !strings.Contains(help, "\n  "+string(state.State)+" ") {
 			t.Errorf("the help lacks %s:\n%s", state.State, help)
 		}

@@ -1,8 +1,7 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package policies is the command policies.
-package policies
+package cli
 
 import (
 	_ "embed"
@@ -13,22 +12,21 @@ import (
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
 
+	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
-	"github.com/lanyard-dev/lanyard/internal/cli/survey"
 	"github.com/lanyard-dev/lanyard/policies"
 )
 
-//go:embed help.txt
-var help string
+//go:embed policies.txt
+var policiesHelp string
 
-// NewCommand returns the command policies.
-func NewCommand(c *command.CLI) *cobra.Command {
+func newPoliciesCommand(c *command.CLI) *cobra.Command {
 	var file, name string
 	var source policies.Source
 	var compares bool
 	k := &compiler{CLI: c}
 	k.Files.Recursive = true
-	cmd := command.New(help, cobra.NoArgs, func(cmd *cobra.Command, _ []string) error {
+	cmd := command.New(policiesHelp, cobra.NoArgs, func(cmd *cobra.Command, _ []string) error {
 		if k.static != "" && !k.compiles() {
 			return errors.New("--static needs --compile or --cluster: files of an API server cannot refer to ServiceAccounts")
 		}
@@ -38,7 +36,7 @@ func NewCommand(c *command.CLI) *cobra.Command {
 			}
 		}
 		text := ""
-		s, err := survey.PolicySettings(&source)
+		s, err := cluster.PolicySettings(&source)
 		switch {
 		case err == nil && k.compiles():
 			text, err = k.compile(cmd.Context(), s, name, &source)
@@ -52,7 +50,7 @@ func NewCommand(c *command.CLI) *cobra.Command {
 			return nil
 		}
 		if compares {
-			return diff(cmd.Context(), c, name, text)
+			return diffPolicies(cmd.Context(), c, name, text)
 		}
 		_, err = fmt.Fprint(c.Out, text)
 		return err

@@ -1,10 +1,21 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ask answers one question for all commands: which credentials would a new pod
-// get? It sends the API server the dry run of the pod. If the user may not create pods,
-// it evaluates the rules of the webhook here, on the objects that the user can read.
-package ask
+// Package workload knows which credentials the pods of a workload have, and which a new pod would
+// get. status lists that, and explain says why.
+//
+// An Asker sends the API server the dry run of a new pod. If the user may not create pods, it
+// evaluates the rules of the webhook here, on the objects that the user can read. Running is a pod
+// that exists; its state is the result of a comparison with a new pod. Namespace counts the pods of
+// one namespace at a time, so that the memory it needs does not grow with the cluster. Explain
+// combines the answer about a new pod with a decision about the same pod.
+//
+//	ask.go                                    the credentials of a new pod
+//	state.go                                  the state of a running pod
+//	status.go, lister.go, status_command.go   the command status: pure, its reads, its output
+//	explain.go, explain_read.go, event.go, explain_command.go
+//	                                          the command explain, in the same order
+package workload
 
 import (
 	"cmp"
@@ -107,8 +118,8 @@ func (t transport) RoundTrip(request *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// New returns an Asker for a cluster. It does not change config.
-func New(config *rest.Config, s *annotations.Settings, o Options) (*Asker, error) {
+// NewAsker returns an Asker for a cluster. It does not change config.
+func NewAsker(config *rest.Config, s *annotations.Settings, o Options) (*Asker, error) {
 	config = rest.CopyConfig(config)
 	slots := make(chan struct{}, cmp.Or(o.Concurrent, DefaultConcurrent))
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return transport{next, slots} })

@@ -1,7 +1,7 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package policies
+package cli
 
 import (
 	"cmp"
@@ -21,11 +21,11 @@ import (
 	"github.com/lanyard-dev/lanyard/policies"
 )
 
-// diff writes the changes that an install of the text would make in the cluster, as kubectl
+// diffPolicies writes the changes that an install of the text would make in the cluster, as kubectl
 // diff does, and returns command.ErrFound if there are any. A dry run fills in the defaults. If
 // nothing is installed, it says so. Policies with the name that the text no longer has still have
 // effect, so they differ too.
-func diff(ctx context.Context, c *command.CLI, prefix, text string) error {
+func diffPolicies(ctx context.Context, c *command.CLI, prefix, text string) error {
 	differences, isInstalled, page, wants := []string(nil), false, command.NewPage(c.Out), map[string]bool{}
 	err := resource.NewBuilder(c.Flags).Unstructured().Stream(strings.NewReader(text), "policies").Flatten().Do().Visit(func(info *resource.Info, err error) error {
 		if err != nil {
