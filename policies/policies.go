@@ -8,6 +8,7 @@
 // The rules are expressions of the Common Expression Language (CEL). Each is written once:
 //
 //	templates/policies.yaml    the policies, and the pods and objects they match
+//	templates/compiled.yaml    those with compiled identities, and what only these can do
 //	templates/fences.yaml      two more, generated from the fences of the chart
 //	templates/account.yaml     reads the annotations of a ServiceAccount
 //	templates/namespace.yaml   reads the annotations of a Namespace
@@ -59,6 +60,8 @@ type Source struct {
 	Providers []string `json:"providers,omitempty"`
 	// ReservedAudiences are audiences of the API server, next to the common ones.
 	ReservedAudiences []string `json:"reservedAudiences,omitempty"`
+	// Compiled reports whether the identities are in the policies, and not on ServiceAccounts.
+	Compiled bool `json:"compiled,omitempty"`
 }
 
 // plainPath matches a token mount path that JSON and CEL have as it is.
@@ -71,20 +74,30 @@ var files embed.FS
 // recorded: Choose and the command line read it. Generate returns an error for a setting that
 // policies cannot have.
 func Generate(s *annotations.Settings, name string, source *Source) (string, error) {
-	if err := check(s); err != nil {
+	err := check(s)
+	if len(s.Mappings) > 0 {
+		err = errors.Join(err, errors.New("identities: policies cannot annotate ServiceAccounts: remove the setting, compile the identities, or run lanyard-webhook"))
+	}
+	if err != nil {
 		return "", err
 	}
+	v := newView(s, false)
+	v.Name = name
+	return v.execute(v, source, "policies.yaml")
+}
+
+// execute executes a template with the data, which has the view.
+func (v *view) execute(data any, source *Source, template string) (string, error) {
 	record, err := json.Marshal(source)
 	if err != nil {
 		return "", fmt.Errorf("record the source of the policies: %w", err)
 	}
-	v := newView(s)
-	v.Name, v.Source = name, string(record)
+	v.Source = string(record)
 	var text strings.Builder
-	if err := parse(v).ExecuteTemplate(&text, "policies.yaml", v); err != nil {
+	if err := parse(v).ExecuteTemplate(&text, template, data); err != nil {
 		return "", fmt.Errorf("write the policies: %w", err)
 	}
-	return text.String(), nil
+	return strings.TrimLeft(text.String(), "\n"), nil
 }
 
 // Choose returns the settings with only the providers of these names; without names, with all
@@ -106,14 +119,11 @@ func Choose(s *annotations.Settings, names []string) (*annotations.Settings, err
 	return &chosen, nil
 }
 
-// check returns an error for each setting that policies cannot have.
+// check returns an error for each setting that no policies can have.
 func check(s *annotations.Settings) error {
 	var errs []error
 	if len(s.Peers) > 0 {
 		errs = append(errs, errors.New("adopt: policies cannot adopt the annotations of other programs: remove the setting, or run lanyard-webhook"))
-	}
-	if len(s.Mappings) > 0 {
-		errs = append(errs, errors.New("identities: policies cannot annotate ServiceAccounts: remove the setting, or run lanyard-webhook"))
 	}
 	if path := s.TokenMountPath; !plainPath.MatchString(path) {
 		errs = append(errs, fmt.Errorf("token-mount-path: got %q, want only a-z, A-Z, 0-9, \".\", \"_\" and \"-\" between slashes", path))

@@ -114,8 +114,9 @@ func TestGenerateDenies(t *testing.T) {
 	}
 }
 
-// maxCELLines limits the expressions of the templates: who reviews the policies must read them.
-const maxCELLines = 220
+// maxCELLines limits the expressions of the templates: who reviews the policies must read them. The 45
+// lines of compiled.yaml replace the 46 of account.yaml, and inject profiles and copies of tokens.
+const maxCELLines = 265
 
 // The templates have few lines of CEL. Lines that only have YAML, or only say which part is
 // there for which provider, do not count.

@@ -32,8 +32,10 @@ type view struct {
 	// ReadOnlyKinds are the kinds of volumes that are always mounted read-only, and
 	// KindsWithReadOnly those that may be.
 	ReadOnlyKinds, KindsWithReadOnly []string
-	// Name begins the names of the policies. Source is how they were made.
-	Name, Source string
+	// Name begins the names of the policies, and Suffix ends them. Source is how they were made.
+	Name, Suffix, Source string
+	// Compiled reports whether ServiceAccounts are rows of tables, and not parameters.
+	Compiled bool
 	// Known are the keys that a ServiceAccount may have, without the prefix. KnownNames are
 	// the full keys, as a message has them.
 	Known, KnownNames []string
@@ -65,8 +67,11 @@ type providerView struct {
 	Allowed   []string
 	Derived   []derivedView
 	Wants     []wantView
-	// File is the content of the credential file, or empty if there is none.
-	File string
+	// File is the content of the credential file, or empty if there is none. HasFile is true if the
+	// ServiceAccount has it; empty for always.
+	File, HasFile string
+	// ProfilePrincipals are the identities of the profiles; empty for never any.
+	ProfilePrincipals string
 }
 
 // parameterView has the expressions of a parameter that a ServiceAccount may set.
@@ -95,7 +100,7 @@ type parameterView struct {
 }
 
 type derivedView struct {
-	Variable, Value, Valid, Want string
+	Name, Variable, Value, Valid, Want string
 }
 
 // wantView is an environment variable of a container.
@@ -109,11 +114,13 @@ type wantView struct {
 	Is string
 	// PodName is true if the variable is to have the name of the pod; empty for never.
 	PodName string
+	// Extra has the members of the map that only compiled identities need.
+	Extra string
 }
 
-func newView(s *annotations.Settings) *view {
+func newView(s *annotations.Settings, compiled bool) *view {
 	v := &view{
-		Settings: s, MountPath: s.TokenMountPath,
+		Settings: s, Compiled: compiled, MountPath: s.TokenMountPath,
 		KnownNames: slices.Concat(s.ServiceAccountKeys(), s.ProfileKeys()), Restricted: s.AllowedIdentities != nil,
 		MinExpiration: annotations.MinTokenExpirationSeconds, MaxExpiration: annotations.MaxTokenExpirationSeconds,
 		Identity: []string{annotations.Tokens},
@@ -130,7 +137,7 @@ func newView(s *annotations.Settings) *view {
 		v.Allowed = append(v.Allowed, withNames(glob))
 	}
 	for _, d := range s.Providers {
-		v.Providers = append(v.Providers, newProviderView(d, s))
+		v.Providers = append(v.Providers, newProviderView(d, s, compiled))
 		v.ProfileKeys = append(v.ProfileKeys, d.ProfileKeys()...)
 		for _, key := range d.IdentityKeys() {
 			v.Identity = append(v.Identity, annotations.Prefix+key)
@@ -149,7 +156,7 @@ func (v *view) For(object string) *view {
 	return &result
 }
 
-func newProviderView(d *annotations.Provider, s *annotations.Settings) providerView {
+func newProviderView(d *annotations.Provider, s *annotations.Settings, compiled bool) providerView {
 	p := providerView{Provider: d, ID: identifier(d.Name)}
 	values := map[string]string{
 		"namespace": "request.namespace", "serviceaccount": "variables.account", "token-file": onEitherSystem(s.TokenMountPath + "/" + d.TokenPath),
@@ -171,7 +178,7 @@ func newProviderView(d *annotations.Provider, s *annotations.Settings) providerV
 	p.Audience, _ = expand(cmp.Or(s.Parameters[d.Key("audience")], d.DefaultAudience), values, "")
 	for _, derived := range FunctionsOf(d).Derived {
 		variable := p.ID + "_Derived_" + identifier(derived.Name)
-		p.Derived = append(p.Derived, derivedView{variable, fill(derived.Value), fill(derived.Valid), derived.Want})
+		p.Derived = append(p.Derived, derivedView{derived.Name, variable, fill(derived.Value), fill(derived.Valid), derived.Want})
 		values[derived.Name] = "variables." + variable
 	}
 	p.principals(values)
@@ -179,12 +186,50 @@ func newProviderView(d *annotations.Provider, s *annotations.Settings) providerV
 		p.File = fill(file)
 		values["credential-file"] = onEitherSystem(s.TokenMountPath + "/" + d.CredentialFile.Path)
 	}
+	if compiled && d.Profiles != nil {
+		p.withProfiles()
+		values["credential-file"] = onEitherSystem(s.TokenMountPath + "/" + d.CredentialFile.Path)
+	}
 	for i := range d.Variables {
-		if v := &d.Variables[i]; !v.Profiles {
+		if v := &d.Variables[i]; compiled || !v.Profiles {
 			p.Wants = append(p.Wants, wants(d, v, values)...)
 		}
 	}
+	if compiled {
+		p.addChoices()
+	}
 	return p
+}
+
+// withProfiles sets the expressions of a file with profiles, which Go has written.
+func (p *providerView) withProfiles() {
+	file := p.CredentialFile.Annotation
+	p.HasFile = fmt.Sprintf("'%s' in variables.row", file)
+	p.File = fmt.Sprintf("variables.row[variables.windows && '%[1]s-%[2]s' in variables.row ? '%[1]s-%[2]s' : '%[1]s']", file, onWindows)
+	p.ProfilePrincipals = fmt.Sprintf("variables.row[?'%s'].optMap(names, names.split(' ')).orValue([])", p.Key(profilePrincipals))
+}
+
+// addChoices adds to each variable what it means to a container that chooses between profiles and
+// the ServiceAccount's own identity, or uses the copy of the token.
+func (p *providerView) addChoices() {
+	for i := range p.Wants {
+		w, v := &p.Wants[i], &p.Variables[slices.IndexFunc(p.Variables, func(v annotations.Variable) bool { return v.Name == p.Wants[i].Name })]
+		choice := ""
+		switch {
+		case v.Profiles:
+			choice = "profiles"
+			w.Complete = p.HasFile
+		case v.Direct:
+			choice = "direct"
+		}
+		w.Extra = fmt.Sprintf("'choice': '%s', ", choice)
+		if p.Provider.Profiles != nil {
+			w.Extra += fmt.Sprintf("'selectors': %s ? %s : '', ", p.HasFile, texts.QuoteCEL(strings.Join(p.Provider.Profiles.Selectors, ",")))
+		}
+		if path := "variables." + p.ID + "_" + identifier(annotations.TokenPathParameter); v.Credential && p.CopyVolume != "" {
+			w.Extra += fmt.Sprintf("'copy': %[1]s == '' ? %[2]s : variables.windows ? 'C:' + %[1]s.replace('/', '\\\\') : %[1]s, ", path, w.Value)
+		}
+	}
 }
 
 // parameter returns the expressions of a parameter. cluster is the cluster's value.

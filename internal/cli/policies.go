@@ -5,6 +5,7 @@ package cli
 
 import (
 	_ "embed"
+	"errors"
 	"fmt"
 	"os"
 
@@ -23,7 +24,12 @@ func newPoliciesCommand(c *command.CLI) *cobra.Command {
 	var file, name string
 	var source policies.Source
 	var compares bool
-	cmd := command.New(policiesHelp, cobra.NoArgs, func(*cobra.Command, []string) error {
+	k := &compiler{CLI: c}
+	k.Files.Recursive = true
+	cmd := command.New(policiesHelp, cobra.NoArgs, func(cmd *cobra.Command, _ []string) error {
+		if k.static != "" && !k.compiles() {
+			return errors.New("--static needs --compile or --cluster: files of an API server cannot refer to ServiceAccounts")
+		}
 		if file != "" {
 			if err := readConfig(file, &source); err != nil {
 				return err
@@ -31,23 +37,34 @@ func newPoliciesCommand(c *command.CLI) *cobra.Command {
 		}
 		text := ""
 		s, err := cluster.PolicySettings(&source)
-		if err == nil {
+		switch {
+		case err == nil && k.compiles():
+			text, err = k.compile(cmd.Context(), s, name, &source)
+		case err == nil:
 			text, err = policies.Generate(s, name, &source)
 		}
 		if err != nil {
 			return c.Found("%v", err)
 		}
+		if k.static != "" {
+			return nil
+		}
 		if compares {
-			return diffPolicies(c, text)
+			return diffPolicies(cmd.Context(), c, name, text)
 		}
 		_, err = fmt.Fprint(c.Out, text)
 		return err
 	})
+	cmd.Flags().StringArrayVar(&k.Files.Filenames, "compile", nil, "File or directory with ServiceAccounts in YAML or JSON, or - for the standard input. Can be repeated. Their identities are in the policies, and annotations in the cluster do not matter. Namespaces in the files limit them.")
+	cmd.Flags().BoolVar(&k.fromCluster, "cluster", false, "Compile the ServiceAccounts and Namespaces in the cluster.")
+	cmd.Flags().StringVar(&k.static, "static", "", "Write files for --admission-control-config-file of kube-apiserver into this directory, which has the same path there. Needs --compile or --cluster.")
 	cmd.Flags().BoolVar(&compares, "diff", false, "Compare with the policies in the cluster: print the changes that an install would make. The exit code is 1 if there are any.")
 	cmd.Flags().StringVar(&file, "config", "", "Configuration file of the webhook. Without it, the defaults.")
 	cmd.Flags().StringVar(&name, "name", policies.DefaultName, "First part of the names of the policies.")
 	cmd.Flags().StringSliceVar(&source.Providers, "providers", nil, "Names of the providers that take part, separated by commas. Without it, all of them.")
 	cmd.Flags().StringSliceVar(&source.ReservedAudiences, "reserved-audiences", nil, "Audiences of the API server, such as the issuer, separated by commas. No token may have one of them. The common ones are always included.")
+	cmd.MarkFlagsMutuallyExclusive("compile", "cluster")
+	cmd.MarkFlagsMutuallyExclusive("static", "diff")
 	return cmd
 }
 

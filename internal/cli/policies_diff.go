@@ -5,29 +5,34 @@ package cli
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"strings"
 
 	"github.com/pmezard/go-difflib/difflib"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/cli-runtime/pkg/resource"
 	"sigs.k8s.io/yaml"
 
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/policies"
 )
 
 // diffPolicies writes the changes that an install of the text would make in the cluster, as kubectl
 // diff does, and returns command.ErrFound if there are any. A dry run fills in the defaults. If
-// nothing is installed, it says so.
-func diffPolicies(c *command.CLI, text string) error {
-	differences, isInstalled, page := []string(nil), false, command.NewPage(c.Out)
+// nothing is installed, it says so. Policies with the name that the text no longer has still have
+// effect, so they differ too.
+func diffPolicies(ctx context.Context, c *command.CLI, prefix, text string) error {
+	differences, isInstalled, page, wants := []string(nil), false, command.NewPage(c.Out), map[string]bool{}
 	err := resource.NewBuilder(c.Flags).Unstructured().Stream(strings.NewReader(text), "policies").Flatten().Do().Visit(func(info *resource.Info, err error) error {
 		if err != nil {
 			return err
 		}
 		wanted, name := command.Unstructured(info), command.NameOf(info)
+		wants[info.Name] = true
 		client := resource.NewHelper(info.Client, info.Mapping)
 		installed, err := client.Get("", info.Name)
 		if apierrors.IsNotFound(err) {
@@ -50,9 +55,32 @@ func diffPolicies(c *command.CLI, text string) error {
 	if err == nil && !isInstalled {
 		return c.Found("none of these policies is installed. To install them: %s policies | kubectl apply -f -, with the same flags", c.Name)
 	}
+	if err == nil {
+		var rest []string
+		rest, err = surplus(ctx, c, prefix, wants)
+		differences = append(differences, rest...)
+	}
 	changes := strings.Join(differences, "")
 	page.Lines(changes)
 	return command.FoundIf(changes != "", cmp.Or(err, page.Err))
+}
+
+// surplus returns a line for each binding of a policy with the prefix that is not wanted.
+func surplus(ctx context.Context, c *command.CLI, prefix string, wants map[string]bool) (lines []string, err error) {
+	client, _, err := c.Clients()
+	if err != nil {
+		return nil, err
+	}
+	bindings, err := client.AdmissionregistrationV1().MutatingAdmissionPolicyBindings().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("list mutatingadmissionpolicybindings: %w", err)
+	}
+	for i := range bindings.Items {
+		if name := bindings.Items[i].Name; strings.HasPrefix(name, policies.InjectPods(prefix)) && !wants[name] {
+			lines = append(lines, fmt.Sprintf("--- installed/mutatingadmissionpolicybinding/%s\n+++ /dev/null\n", name))
+		}
+	}
+	return lines, nil
 }
 
 // shown returns the lines of the parts that lanyard policies writes; none for nil.

@@ -101,12 +101,7 @@ func NewInjection(identities []annotations.Identity, subject *Subject) *Injectio
 
 func inject(i *annotations.Identity, subject *Subject) Provider {
 	d := i.Provider
-	values := annotations.Values{}
-	maps.Copy(values, i.Values)
-	maps.Copy(values, subject.values(d))
-	if d.Derive != nil {
-		d.Derive(values)
-	}
+	values := subject.Values(i)
 	p := Provider{
 		Name:    d.Name,
 		Token:   Token{Audience: i.Audience, ExpirationSeconds: subject.TokenExpirationSeconds, Path: d.TokenPath},
@@ -140,6 +135,17 @@ func inject(i *annotations.Identity, subject *Subject) Provider {
 		}
 	}
 	return p
+}
+
+// Values returns the values of an identity and of its subject, and those that follow from them.
+func (s *Subject) Values(i *annotations.Identity) annotations.Values {
+	values := annotations.Values{}
+	maps.Copy(values, i.Values)
+	maps.Copy(values, s.values(i.Provider))
+	if i.Provider.Derive != nil {
+		i.Provider.Derive(values)
+	}
+	return values
 }
 
 // values are the values of the subject, for the templates of the provider.

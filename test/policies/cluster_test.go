@@ -24,6 +24,8 @@ func TestOnAnAPIServer(t *testing.T) {
 	c := start(t)
 	t.Run("types", c.testTypes)
 	t.Run("golden cases", c.testGoldenCases)
+	t.Run("compiled golden cases", c.testCompiledGoldenCases)
+	t.Run("many identities", c.testManyIdentities)
 	t.Run("decisions", c.testDecisions)
 	t.Run("random pods", c.testRandomPods)
 	t.Run("fences", c.testFences)

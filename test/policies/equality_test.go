@@ -84,8 +84,9 @@ func (g *golden) live() string    { return fmt.Sprintf("a%03d", g.index) }
 func (g *golden) written() string { return fmt.Sprintf("b%03d", g.index) }
 func (g *golden) plain() string   { return fmt.Sprintf("c%03d", g.index) }
 
-// cases returns the golden cases, and the number of those with the setting adopt.
-func cases(t *testing.T) (all []*golden, adopted int) {
+// cases returns the golden cases, and the number of those with the setting adopt. The names of their
+// namespaces have numbers from first on.
+func cases(t *testing.T, first int) (all []*golden, adopted int) {
 	t.Helper()
 	found, err := decisions.Read("../decisions")
 	must(t, "the golden cases", err)
@@ -94,7 +95,7 @@ func cases(t *testing.T) (all []*golden, adopted int) {
 			adopted++
 			continue
 		}
-		g := &golden{name: c.Theme + "/" + c.Name, config: c.Settings, index: len(all), account: &corev1.ServiceAccount{}, namespace: &corev1.Namespace{}}
+		g := &golden{name: c.Theme + "/" + c.Name, config: c.Settings, index: first + len(all), account: &corev1.ServiceAccount{}, namespace: &corev1.Namespace{}}
 		result, err := c.Result()
 		must(t, g.name, err)
 		for _, object := range []struct {
@@ -246,7 +247,7 @@ var dryRun = metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
 // policies, and compares the result with the webhook's. The table of the results has no
 // case that differs.
 func (c *cluster) testGoldenCases(t *testing.T) {
-	all, adopted := cases(t)
+	all, adopted := cases(t, 0)
 	groups := map[string]string{}
 	for _, g := range all {
 		if _, found := groups[g.config]; !found {
@@ -261,7 +262,7 @@ func (c *cluster) testGoldenCases(t *testing.T) {
 	table.WriteString("| Case | Result | Reason |\n|---|---|---|\n")
 	counts := map[string]int{}
 	for _, g := range all {
-		result, why := c.compare(t, g)
+		result, why := c.compare(t, g, c.write(t, g), alikeSA)
 		counts[result]++
 		fmt.Fprintf(&table, "| %s | %s | %s |\n", g.name, result, why)
 	}
@@ -272,18 +273,18 @@ func (c *cluster) testGoldenCases(t *testing.T) {
 	holdGolden(t, tableFile, table.String())
 }
 
-// compare creates the pod of a case, and returns the result for the table and its reason.
-func (c *cluster) compare(t *testing.T, g *golden) (result, why string) {
+// compare creates the pod of a case, and returns the result for the table and its reason. account is
+// the error about the ServiceAccount, and earlier is the result if the webhook denies the pod for it.
+func (c *cluster) compare(t *testing.T, g *golden, account error, earlier string) (result, why string) {
 	t.Helper()
 	stored, err := c.create(t, g, g.live(), g.pod)
-	account := c.write(t, g)
 	switch {
 	case err != nil && strings.Contains(err.Error(), unavailable), account != nil && strings.Contains(account.Error(), unavailable):
 		return notHere, firstUnavailable(err, account)
 	case g.message != "" && err != nil && strings.Contains(err.Error(), withoutNearest(g.message)):
 		return alike, ""
-	case g.message != "" && account != nil && strings.Contains(account.Error(), withoutNearest(strings.ReplaceAll(g.message, g.live(), g.written()))):
-		return alikeSA, ""
+	case g.message != "" && account != nil && strings.Contains(withoutNearest(strings.ReplaceAll(account.Error(), g.written(), g.live())), withoutNearest(g.message)):
+		return earlier, ""
 	case g.message != "":
 		t.Errorf("%s: got pod error %v\nand ServiceAccount error %v\nwant %s", g.name, err, account, g.message)
 		return different, ""

@@ -379,7 +379,9 @@ type accounts struct {
 	unguarded int
 	// byPolicies is true if no webhook injects, only policies.
 	byPolicies bool
-	example    string // of an unguarded ServiceAccount
+	// compiled is true if the policies do not select ServiceAccounts by the label.
+	compiled bool
+	example  string // of an unguarded ServiceAccount
 	// unread are the findings about parts that could not be read. err is set if no
 	// ServiceAccount could be read.
 	unread []finding.Finding
@@ -388,7 +390,7 @@ type accounts struct {
 
 // findings returns the findings about the ServiceAccounts.
 func (s *accounts) findings() []finding.Finding {
-	if s.err != nil {
+	if s.err != nil || s.compiled {
 		return s.unread
 	}
 	return append([]finding.Finding{Unguarded(s.namespace, s.unguarded, s.example, s.byPolicies)}, s.unread...)
@@ -399,11 +401,12 @@ func (s *accounts) findings() []finding.Finding {
 func (k *checkCommand) readAccounts(ctx context.Context, installation *cluster.Installation) *accounts {
 	byPolicies := installation != nil && len(installation.Registrations) == 0
 	all := k.accountsOf(ctx, installation.Registration(), metav1.NamespaceAll)
-	if all.byPolicies = byPolicies; all.err == nil {
+	compiled := byPolicies && installation.Policies != nil && installation.Policies.Source.Compiled
+	if all.byPolicies, all.compiled = byPolicies, compiled; all.err == nil {
 		return all
 	}
 	s := k.accountsOf(ctx, installation.Registration(), k.namespace)
-	s.byPolicies, s.unread = byPolicies, []finding.Finding{finding.Unreadable("the other namespaces", all.err)}
+	s.byPolicies, s.compiled, s.unread = byPolicies, compiled, []finding.Finding{finding.Unreadable("the other namespaces", all.err)}
 	if s.err != nil {
 		s.unread = append(s.unread, finding.Unreadable("the ServiceAccounts", s.err))
 	}

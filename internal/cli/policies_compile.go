@@ -1,0 +1,174 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/resource"
+
+	"github.com/lanyard-dev/lanyard/internal/cli/command"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/policies"
+)
+
+// maxCompileBytes limits the manifests to compile, which are in memory with their objects.
+const maxCompileBytes = 16 << 20
+
+// compiler reads the ServiceAccounts to compile.
+type compiler struct {
+	*command.CLI
+	command.Selection
+	fromCluster bool
+	// static is the directory for the files of an API server; empty for the output.
+	static string
+}
+
+// compiles reports whether identities are compiled.
+func (k *compiler) compiles() bool { return k.fromCluster || len(k.Files.Filenames) > 0 }
+
+// suffix ends the names of the policies.
+func (k *compiler) suffix() string {
+	if k.static != "" {
+		return policies.StaticSuffix
+	}
+	return ""
+}
+
+// compile returns the policies. With --static, it writes them to files.
+func (k *compiler) compile(ctx context.Context, s *annotations.Settings, name string, source *policies.Source) (string, error) {
+	accounts, err := k.accounts(ctx)
+	if err != nil {
+		return "", err
+	}
+	compiled, err := policies.Compile(s, name, k.suffix(), source, accounts)
+	if err != nil {
+		return "", err
+	}
+	if k.static != "" {
+		return "", writeStatic(k.static, compiled)
+	}
+	return compiled.Text(), nil
+}
+
+// accounts returns the ServiceAccounts with their Namespaces.
+func (k *compiler) accounts(ctx context.Context) ([]policies.Account, error) {
+	namespaces := map[string]*annotations.Object{}
+	var accounts []policies.Account
+	read := k.fromFiles
+	if k.fromCluster {
+		read = k.readCluster
+	}
+	err := read(ctx, func(kind string, object annotations.Metadata) {
+		if kind == "Namespace" {
+			namespaces[object.GetName()] = annotations.NamespaceObject(object)
+		} else {
+			accounts = append(accounts, policies.Account{ServiceAccount: annotations.ServiceAccountObject(object)})
+		}
+	})
+	for i := range accounts {
+		accounts[i].Namespace = namespaces[accounts[i].ServiceAccount.Namespace]
+	}
+	return accounts, err
+}
+
+// fromFiles calls do for each ServiceAccount and Namespace in the files.
+func (k *compiler) fromFiles(_ context.Context, do func(kind string, object annotations.Metadata)) error {
+	left := int64(maxCompileBytes)
+	return k.EachFile(k.In, func(name string, in io.Reader) error {
+		text, err := io.ReadAll(io.LimitReader(in, left+1))
+		if left -= int64(len(text)); err == nil && left < 0 {
+			err = fmt.Errorf("the files together have more than %d bytes", maxCompileBytes)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		return resource.NewLocalBuilder().Unstructured().Stream(bytes.NewReader(text), name).Flatten().Do().Visit(func(info *resource.Info, err error) error {
+			if err != nil {
+				return err
+			}
+			object := command.Unstructured(info)
+			switch {
+			case object.GetAPIVersion() != "v1", object.GetKind() != "ServiceAccount" && object.GetKind() != "Namespace":
+			case object.GetKind() == "ServiceAccount" && object.GetNamespace() == "":
+				return fmt.Errorf("%s: serviceaccount %q has no metadata.namespace: add it, because policies have no default", name, object.GetName())
+			default:
+				do(object.GetKind(), object)
+			}
+			return nil
+		})
+	})
+}
+
+// readCluster calls do for each ServiceAccount and Namespace in the cluster.
+func (k *compiler) readCluster(ctx context.Context, do func(kind string, object annotations.Metadata)) error {
+	client, _, err := k.Clients()
+	if err != nil {
+		return err
+	}
+	list, err := command.Namespaces(ctx, client, metav1.NamespaceAll)
+	if err != nil {
+		return err
+	}
+	for _, namespace := range list {
+		do("Namespace", namespace)
+	}
+	return k.EachServiceAccount(ctx, metav1.NamespaceAll, func(object *metav1.PartialObjectMetadata) error {
+		do("ServiceAccount", object)
+		return nil
+	})
+}
+
+// The files below the directory of --static. An API server reads the two kinds of policies from two
+// directories (KEP-5793; apiserver/pkg/admission/plugin/policy/manifest/loader).
+const (
+	configFile, mutatingFile, validatingFile = "admission.yaml", "mutating/lanyard.yaml", "validating/lanyard.yaml"
+
+	admissionConfiguration = `# For --admission-control-config-file of kube-apiserver.
+apiVersion: apiserver.config.k8s.io/v1
+kind: AdmissionConfiguration
+plugins:
+- name: MutatingAdmissionPolicy
+  configuration:
+    apiVersion: apiserver.config.k8s.io/v1
+    kind: MutatingAdmissionPolicyConfiguration
+    staticManifestsDir: %q
+- name: ValidatingAdmissionPolicy
+  configuration:
+    apiVersion: apiserver.config.k8s.io/v1
+    kind: ValidatingAdmissionPolicyConfiguration
+    staticManifestsDir: %q
+`
+)
+
+// writeStatic writes the files that an API server reads at its start, and whenever they change. It
+// replaces a file as a whole.
+func writeStatic(dir string, compiled *policies.Compiled) error {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return err
+	}
+	mutating, validating := filepath.Join(dir, mutatingFile), filepath.Join(dir, validatingFile)
+	files := []struct{ name, text string }{
+		{validating, compiled.Validating}, {mutating, compiled.Mutating},
+		{filepath.Join(dir, configFile), fmt.Sprintf(admissionConfiguration, filepath.Dir(mutating), filepath.Dir(validating))},
+	}
+	const temporary = ".tmp" // which an API server does not read
+	for _, file := range files {
+		err = errors.Join(err, os.MkdirAll(filepath.Dir(file.name), 0o750), os.WriteFile(file.name+temporary, []byte(file.text), 0o600))
+	}
+	for _, file := range files {
+		if err == nil {
+			err = os.Rename(file.name+temporary, file.name)
+		}
+	}
+	return err
+}

@@ -1,0 +1,234 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package policies
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/lanyard-dev/lanyard/internal/provider"
+	"github.com/lanyard-dev/lanyard/internal/texts"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/pkg/mutate"
+	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
+)
+
+// The keys of a row that are no values of a provider, and the endings of two that are. The other
+// keys are those of annotations, without the prefix.
+const (
+	rowUses, rowTokens, rowExpires, rowRequired = "uses", "tokens", "expires", "required"
+
+	profilePrincipals, onWindows = "profile-principals", "windows"
+)
+
+// Limits of compiled policies. A table is one expression, and so are the names in a condition.
+const (
+	// maxExpression is the limit of an expression in code points (cel-go, parser.go).
+	maxExpression = 100_000
+	// maxTables limits the bytes of the tables and names of a policy, so that the whole object
+	// has less than 1 MiB. etcd accepts 1.5 MiB by default.
+	maxTables = 900 << 10
+)
+
+// Account is a ServiceAccount whose identities are compiled, and its Namespace: nil for one without
+// annotations.
+type Account struct {
+	ServiceAccount, Namespace *annotations.Object
+}
+
+// StaticSuffix ends the names of the policies in files that an API server reads at its start
+// (KEP-5793; apiserver/pkg/admission/plugin/manifest).
+const StaticSuffix = ".static.k8s.io"
+
+// part is one policy that injects, with the identities that fit into it.
+type part struct {
+	*view
+
+	// Inject is the name of the policy.
+	Inject string
+	// Keys has the names of the ServiceAccounts, one in a line, and each of Tables has rows.
+	Keys   string
+	Tables []string
+}
+
+// Compiled are policies with compiled identities, as YAML documents. An API server reads the two
+// kinds from different directories.
+type Compiled struct{ Mutating, Validating string }
+
+// Text returns all documents.
+func (c *Compiled) Text() string { return c.Mutating + "---\n" + c.Validating }
+
+// Compile returns policies that have the identities of the ServiceAccounts as literals: the rules of
+// mutate.Decide were evaluated. A suffix ends the names: StaticSuffix, or "". The error names each
+// ServiceAccount with a mistake. A ServiceAccount without an identity, or in an excluded namespace,
+// is left out.
+func Compile(s *annotations.Settings, name, suffix string, source *Source, accounts []Account) (*Compiled, error) {
+	errs := []error{check(s)}
+	rows := map[string]string{}
+	for i := range accounts {
+		a := &accounts[i]
+		key := a.ServiceAccount.Namespace + "/" + a.ServiceAccount.Name
+		row, err := newRow(s, a)
+		if _, found := rows[key]; found && row != nil {
+			err = fmt.Errorf("serviceaccount %q: got it twice, want it once", key)
+		}
+		errs = append(errs, err)
+		if row != nil {
+			rows[key] = literal(row)
+		}
+	}
+	err := errors.Join(errs...)
+	if err == nil && len(rows) == 0 {
+		err = errors.New("got no ServiceAccount with an identity, want at least one")
+	}
+	if err != nil {
+		return nil, err
+	}
+	v := newView(s, true)
+	v.Name, v.Suffix = name, suffix
+	recorded := *source
+	recorded.Compiled = true
+	data := struct {
+		*view
+		Parts []*part
+	}{v, split(v, rows)}
+	result := new(Compiled)
+	if result.Mutating, err = v.execute(data, &recorded, "compiled.yaml"); err == nil {
+		result.Validating, err = v.execute(data, &recorded, "validating")
+	}
+	return result, err
+}
+
+// newRow returns the values of a ServiceAccount, or nil if its pods get none.
+func newRow(s *annotations.Settings, a *Account) (map[string]string, error) {
+	object := *a.ServiceAccount
+	if slices.Contains(s.ExcludedNamespaces, object.Namespace) {
+		return nil, nil
+	}
+	all := map[string]string{}
+	maps.Copy(all, object.Annotations)
+	maps.Copy(all, s.Map(object.Namespace, object.Name, object.Annotations))
+	object.Annotations = all
+	account, err := mutate.Account(s, &object)
+	if err != nil {
+		return nil, err
+	}
+	if account == nil && object.Label == annotations.IdentityRequired {
+		return map[string]string{rowRequired: "true"}, nil
+	} else if account == nil {
+		return nil, nil
+	}
+	if err := cmp.Or(checkVerify(&object, account), mutate.CheckWritten(s, &object, account), mutate.CheckPolicy(s, &object, account, a.Namespace)); err != nil {
+		return nil, err
+	}
+	expires, mistakes := s.Expiration(new(annotations.Pod), account)
+	if len(mistakes) > 0 {
+		return nil, mistakes.ToAggregate()
+	}
+	row := map[string]string{rowExpires: strconv.FormatInt(expires, 10)}
+	var uses, tokens []string
+	for i := range account.Identities {
+		identity := &account.Identities[i]
+		uses = append(uses, identity.Provider.Name)
+		if identity.TokenAlone {
+			tokens = append(tokens, identity.Provider.Name)
+		}
+		addIdentity(row, s, &object, identity)
+	}
+	row[rowUses] = strings.Join(uses, ",")
+	if len(tokens) > 0 {
+		row[rowTokens] = strings.Join(tokens, ",")
+	}
+	return row, nil
+}
+
+// checkVerify returns an error if the ServiceAccount asks for a verified start: policies add no
+// containers.
+func checkVerify(object *annotations.Object, account *annotations.ServiceAccount) error {
+	if account.Verify == "" {
+		return nil
+	}
+	path := field.NewPath("metadata", "annotations").Key(annotations.Verify)
+	mistake := field.Forbidden(path, "is not available with policies: remove it, or run lanyard-webhook")
+	return &reason.Error{Reason: reason.InvalidAnnotation, Err: fmt.Errorf("serviceaccount %q: %w", object.Namespace+"/"+object.Name, mistake)}
+}
+
+// addIdentity adds the values of an identity to a row.
+func addIdentity(row map[string]string, s *annotations.Settings, object *annotations.Object, identity *annotations.Identity) {
+	d := identity.Provider
+	subject := provider.Subject{Namespace: object.Namespace, ServiceAccount: object.Name, MountPath: s.TokenMountPath}
+	values := subject.Values(identity)
+	for i := range d.Parameters {
+		if p := &d.Parameters[i]; !p.ClusterOnly && values[p.Name] != "" {
+			row[d.Key(p.Name)] = values[p.Name]
+		}
+	}
+	for _, derived := range FunctionsOf(d).Derived {
+		if values[derived.Name] != "" {
+			row[d.Key(derived.Name)] = values[derived.Name]
+		}
+	}
+	row[d.Key("audience")] = identity.Audience
+	if len(identity.Profiles) == 0 {
+		return
+	}
+	var names []string
+	for _, profile := range identity.Profiles {
+		names = append(names, profile.Identity)
+	}
+	row[d.Key(profilePrincipals)] = strings.Join(names, " ")
+	row[d.CredentialFile.Annotation] = d.CredentialFile.Content(values, identity.Profiles)
+	subject.Windows = true
+	if content := d.CredentialFile.Content(subject.Values(identity), identity.Profiles); content != row[d.CredentialFile.Annotation] {
+		row[d.CredentialFile.Annotation+"-"+onWindows] = content
+	}
+}
+
+// literal returns a map of strings in CEL, in the order of the keys.
+func literal(row map[string]string) string {
+	var members []string
+	for _, key := range slices.Sorted(maps.Keys(row)) {
+		members = append(members, texts.QuoteCEL(key)+": "+texts.QuoteCEL(row[key]))
+	}
+	return "{" + strings.Join(members, ", ") + "}"
+}
+
+// split returns the policies for the rows, sorted: each expression and each object is within its
+// limit. The names of the second policy and later ones end with numbers.
+func split(v *view, rows map[string]string) []*part {
+	const reserved = 200 // code points of an expression around the rows
+	var parts []*part
+	var last *part
+	var ofKeys, ofTable, ofPart int // code points, code points and bytes
+	for _, name := range slices.Sorted(maps.Keys(rows)) {
+		key, row := "  "+texts.QuoteCEL(name)+",\n", "  "+texts.QuoteCEL(name)+": "+rows[name]+",\n"
+		keyPoints, rowPoints := utf8.RuneCountInString(key), utf8.RuneCountInString(row)
+		// The indentation of the block, which is not part of the expression.
+		key, row = "      "+key, "        "+row
+		if last == nil || ofKeys+keyPoints > maxExpression-reserved || ofPart+len(key)+len(row) > maxTables {
+			last = &part{view: v, Inject: InjectPods(v.Name) + v.Suffix}
+			if len(parts) > 0 {
+				last.Inject = fmt.Sprintf("%s-%d%s", InjectPods(v.Name), len(parts)+1, v.Suffix)
+			}
+			parts = append(parts, last)
+			ofKeys, ofPart = 0, 0
+		}
+		if len(last.Tables) == 0 || ofTable+rowPoints > maxExpression-reserved {
+			last.Tables = append(last.Tables, "")
+			ofTable = 0
+		}
+		last.Keys += key
+		last.Tables[len(last.Tables)-1] += row
+		ofKeys, ofTable, ofPart = ofKeys+keyPoints, ofTable+rowPoints, ofPart+len(key)+len(row)
+	}
+	return parts
+}
