@@ -35,11 +35,11 @@ type StateInfo struct {
 func States() []StateInfo {
 	return []StateInfo{
 		{injected.Current, "it has the credentials that a new pod gets", false},
-		{injected.Stale, "it has an identity that its ServiceAccount had before, from Lanyard or from another webhook", true},
-		{injected.Without, "it has no credentials, and a new pod gets some: it is older than the annotations, or than Lanyard", true},
+		{injected.Stale, "it has a previous identity of its ServiceAccount, from Lanyard or from another webhook", true},
+		{injected.Without, "it has no credentials, but a new pod gets some", true},
 		{Shadowed, "it has its credentials, but a variable of its own makes SDKs ignore them", false},
-		{injected.LeftOut, "all of its containers are left out, by its annotations or because something else is mounted at the token path", false},
-		{injected.OptedOut, "it asks for no credentials", false},
+		{injected.LeftOut, "its annotations exclude all of its containers, or something else is mounted at the token path", false},
+		{injected.OptedOut, `it has lanyard.dev/inject: "false"`, false},
 		{injected.Excluded, "Lanyard is not called for it or for its namespace", false},
 		{injected.None, "its ServiceAccount asks for nothing", false},
 		{injected.Unknown, "it cannot be compared with a new pod", false},
