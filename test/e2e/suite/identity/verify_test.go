@@ -113,7 +113,10 @@ func trustInstead(ctx context.Context, old, other string) (restore func()) {
 			_, err = cluster.Run(ctx, "kubectl", "rollout", command, "deployment/clouds", "--namespace", clouds)
 			Expect(err).NotTo(HaveOccurred())
 		}
-		Eventually(ctx, checker.Clouds.Journal).Should(BeEmpty(), "the old pod of the emulators is gone")
+		Eventually(ctx, func(ctx context.Context) ([]corev1.Pod, error) {
+			pods, err := cluster.CoreV1().Pods(clouds).List(ctx, metav1.ListOptions{})
+			return pods.Items, err
+		}).Should(HaveLen(1), "the previous pod of the emulators is gone")
 	}
 	write(strings.ReplaceAll(before.Data[key], old, other))
 	return func() { write(before.Data[key]) }
