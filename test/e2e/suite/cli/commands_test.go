@@ -5,6 +5,7 @@ package cli_test
 
 import (
 	"context"
+	"os"
 	"path/filepath"
 	"strings"
 
@@ -124,9 +125,9 @@ var _ = Describe("lanyard in a terminal", Ordered, ContinueOnFailure, func() {
 		const issuer = " --issuer https://issuer.example.com/production"
 		for _, r := range []recording{
 			{when: "See the issuer of the cluster.", command: "lanyard trust issuer"},
-			{command: "lanyard trust issuer" + issuer + " --to issuer"},
+			{command: "lanyard trust issuer" + issuer + " --to issuer", before: without("issuer")},
 			{when: "Compare the public documents with the keys of the cluster. Here the API servers still have another `--service-account-issuer`.", code: 1, command: "lanyard check --issuer https://issuer.example.com/production"},
-			{command: "lanyard trust issuer --to cluster"},
+			{command: "lanyard trust issuer --to cluster", before: without("cluster")},
 			{when: "This is the output when everything is right.", command: "lanyard check --issuer https://kubernetes.default.svc.cluster.local"},
 		} {
 			trustPage.record(ctx, &r)
@@ -207,4 +208,12 @@ func callWebhook(ctx context.Context) error {
 	pod.Labels = map[string]string{"lanyard.dev/probe": "true"}
 	_, err := cluster.CoreV1().Pods(shop).Create(ctx, pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	return err
+}
+
+// without returns a function that removes a directory of the user.
+func without(directory string) func(context.Context) {
+	return func(context.Context) {
+		GinkgoHelper()
+		Expect(os.RemoveAll(filepath.Join(user.directory, directory))).To(Succeed())
+	}
 }
