@@ -24,7 +24,7 @@ type Functions struct {
 	Expand map[string]string
 	// Derived has the values of Provider.Derive.
 	Derived []Derived
-	// File is the content of the credential file without profiles; empty if there is none.
+	// File is the content of the credential file without profiles, or empty if there is none.
 	File string
 }
 
@@ -133,7 +133,7 @@ const externalAccount = `'{"type":"external_account","audience":"//iam.googleapi
 // universe is the domain of Google's APIs.
 const universe = `({universe-domain} == '' ? 'googleapis.com' : {universe-domain})`
 
-// projectOf is the project of the e-mail of the identity; empty if the e-mail has none.
+// projectOf is the project of the e-mail of the identity, or empty if the e-mail has none.
 func projectOf(gcp *annotations.Provider) string {
 	var users string // the pattern of the service accounts of users
 	for i := range gcp.Parameters {

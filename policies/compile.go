@@ -22,8 +22,8 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
 )
 
-// The keys of a row that are no values of a provider, and the endings of two that are. The other
-// keys are those of annotations, without the prefix.
+// The keys of a row that do not come from a provider, and the suffixes of two that do. The other keys
+// are annotation keys, without the prefix.
 const (
 	rowUses, rowTokens, rowExpires, rowRequired = "uses", "tokens", "expires", "required"
 
@@ -55,7 +55,7 @@ type part struct {
 
 	// Inject is the name of the policy.
 	Inject string
-	// Keys has the names of the ServiceAccounts, one in a line, and each of Tables has rows.
+	// Keys lists the names of the ServiceAccounts, one per line. Each of Tables contains rows.
 	Keys   string
 	Tables []string
 }
@@ -67,8 +67,8 @@ type Compiled struct{ Mutating, Validating string }
 // Text returns all documents.
 func (c *Compiled) Text() string { return c.Mutating + "---\n" + c.Validating }
 
-// Compile returns policies that have the identities of the ServiceAccounts as literals: the rules of
-// mutate.Decide were evaluated. A suffix ends the names: StaticSuffix, or "". The error names each
+// Compile evaluates the rules of mutate.Decide, and returns policies that contain the identities of
+// the ServiceAccounts as literals. suffix ends the names of the policies: StaticSuffix, or "". The error names each
 // ServiceAccount with a mistake. A ServiceAccount without an identity, or in an excluded namespace,
 // is left out.
 func Compile(s *annotations.Settings, name, suffix string, source *Source, accounts []Account) (*Compiled, error) {
@@ -212,7 +212,7 @@ func split(v *view, rows map[string]string) []*part {
 	for _, name := range slices.Sorted(maps.Keys(rows)) {
 		key, row := "  "+texts.QuoteCEL(name)+",\n", "  "+texts.QuoteCEL(name)+": "+rows[name]+",\n"
 		keyPoints, rowPoints := utf8.RuneCountInString(key), utf8.RuneCountInString(row)
-		// The indentation of the block, which is not part of the expression.
+		// Indent the block. The indentation is not part of the expression.
 		key, row = "      "+key, "        "+row
 		if last == nil || ofKeys+keyPoints > maxExpression-reserved || ofPart+len(key)+len(row) > maxTables {
 			last = &part{view: v, Inject: InjectPods(v.Name) + v.Suffix}

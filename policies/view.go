@@ -25,7 +25,7 @@ type view struct {
 	Object    string
 	Providers []providerView
 	MountPath string
-	// OtherMountPath is MountPath with /run for /var/run, or the other way around; empty for
+	// OtherMountPath is MountPath with /run for /var/run, or the other way around, or empty for
 	// neither. Above are the paths above MountPath.
 	OtherMountPath string
 	Above          []string
@@ -68,9 +68,9 @@ type providerView struct {
 	Derived   []derivedView
 	Wants     []wantView
 	// File is the content of the credential file, or empty if there is none. HasFile is true if the
-	// ServiceAccount has it; empty for always.
+	// ServiceAccount has it, or empty if every ServiceAccount has it.
 	File, HasFile string
-	// ProfilePrincipals are the identities of the profiles; empty for never any.
+	// ProfilePrincipals are the identities of the profiles, or empty if there are no profiles.
 	ProfilePrincipals string
 }
 
@@ -86,7 +86,7 @@ type parameterView struct {
 	// Default is the cluster's value; Templated reports whether it has names.
 	Default   string
 	Templated bool
-	// Missing is the message for a required parameter without a value; empty if the cluster
+	// Missing is the message for a required parameter without a value, or empty if the cluster
 	// has a value.
 	Missing string
 	// Expand is the full form of a short value, with the values of the cluster filled in; empty
@@ -108,11 +108,11 @@ type wantView struct {
 	Name, Group, Value string
 	// Synonyms are variables that SDKs read in place of the group.
 	Synonyms []string
-	// Complete is true if Value has all of its values; empty if it always has.
+	// Complete is true if Value has all of its values, or empty if it always has.
 	Complete string
 	// Is is either "credential" or empty.
 	Is string
-	// PodName is true if the variable is to have the name of the pod; empty for never.
+	// PodName is true if the variable contains the name of the pod, or empty if it never does.
 	PodName string
 	// Extra has the members of the map that only compiled identities need.
 	Extra string

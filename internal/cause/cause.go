@@ -19,7 +19,7 @@ import (
 
 // Cause is the cause of an error.
 type Cause struct {
-	// Code is the code of the error; empty if it has none.
+	// Code is the code of the error, or empty if it has none.
 	Code string `json:"code"`
 	// Message is in the text of the error, in which … stands for any text. Also are the messages of
 	// other errors with the same cause.

@@ -28,7 +28,7 @@ type compiler struct {
 	*command.CLI
 	command.Selection
 	fromCluster bool
-	// static is the directory for the files of an API server; empty for the output.
+	// static is the directory to write the files of an API server to, or empty to print the policies.
 	static string
 }
 

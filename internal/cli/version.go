@@ -40,9 +40,9 @@ func newVersionCommand(c *command.CLI) *cobra.Command {
 
 type versions struct {
 	Client program `json:"client"`
-	// Kubernetes is the version of the API server; empty if it is unknown.
+	// Kubernetes is the version of the API server, or empty if it is unknown.
 	Kubernetes string `json:"kubernetes,omitempty"`
-	// Webhooks are the installations; nil if they are unknown.
+	// Webhooks are the installations, or nil if they are unknown.
 	Webhooks []installation `json:"webhooks,omitempty"`
 	// absent describes the webhook without an installation.
 	absent string
@@ -59,7 +59,7 @@ type program struct {
 type installation struct {
 	// Configuration is the name of its MutatingWebhookConfiguration.
 	Configuration string `json:"configuration"`
-	// Deployment is namespace/name, and Image is its image; empty if they are unknown.
+	// Deployment is namespace/name, and Image is its image, or empty if they are unknown.
 	Deployment string `json:"deployment,omitempty"`
 	Image      string `json:"image,omitempty"`
 }

@@ -3,7 +3,7 @@
 
 // Package exchange presents the token of a ServiceAccount to a cloud, as the cloud's SDK in a pod
 // does, for "lanyard token", "lanyard check" and "lanyard-webhook verify". No function returns a
-// credential. causes.yaml has the causes of the clouds' errors.
+// credential. causes.yaml lists the causes of the clouds' errors.
 package exchange
 
 import (
@@ -38,11 +38,11 @@ type Request struct {
 	// Token is the ServiceAccount token.
 	Token string
 	// Endpoint replaces the scheme and the host of every URL, as in
-	// https://sts.example.com; empty for the cloud's own.
+	// https://sts.example.com. If empty, the cloud's own is used.
 	Endpoint string
-	// Scope is the scope of Azure's credential; empty for Azure Resource Manager.
+	// Scope is the scope of Azure's credential. The default is Azure Resource Manager.
 	Scope string
-	// Profile is the profile whose role Variables has; empty for the ServiceAccount's own
+	// Profile is the profile whose role is in Variables, or empty for the ServiceAccount's own
 	// identity. Source is the profile whose credentials replace the token, if any.
 	Profile, Source string
 }
@@ -64,7 +64,7 @@ type Answer struct {
 	Status  int    `json:"status,omitempty"`
 	Code    string `json:"code,omitempty"`
 	Message string `json:"message,omitempty"`
-	// Cause is the cause of the error, and Repair has the commands that repair it.
+	// Cause is the cause of the error, and Repair contains the commands that repair it.
 	Cause  string `json:"cause,omitempty"`
 	Repair string `json:"repair,omitempty"`
 
@@ -74,15 +74,15 @@ type Answer struct {
 
 const (
 	timeout = 30 * time.Second
-	// maxResponse is more than a response of a cloud has.
+	// maxResponse is larger than any response of a cloud.
 	maxResponse = 256 << 10
 	// maxMessage limits the length of an error.
 	maxMessage = 2 << 10
 )
 
 // NewClient returns a client that uses the proxy of the environment and follows no
-// redirect: a token must not go to another host. caFile has the certificates of the
-// endpoint's CA; empty for the CAs of the system.
+// redirect: a token must not go to another host. caFile contains the CA certificates of the
+// endpoint. If it is empty, the CAs of the system are used.
 func NewClient(caFile string) (*http.Client, error) {
 	config, err := rest.TLSConfigFor(&rest.Config{TLSClientConfig: rest.TLSClientConfig{CAFile: caFile}})
 	if err != nil {
@@ -103,7 +103,7 @@ type Cloud struct {
 	// pods with the token always have an identity.
 	Identity string
 	// TokenFile and File are the variables with the paths of the token and of the credential file.
-	// If TokenFile is empty, the credential file has the path of the token.
+	// If TokenFile is empty, the credential file contains the path of the token.
 	TokenFile, File string
 
 	present func(*Request, context.Context, *http.Client) (*Answer, error)
@@ -118,8 +118,8 @@ func Clouds() map[string]Cloud {
 	}
 }
 
-// Do presents the token. An Answer that is not granted has the cause, if it is known. It is not an
-// error: Do returns an error if the cloud did not respond, or responded in another form.
+// Do presents the token. An Answer that is not granted contains the cause, if it is known. A denial is
+// not an error: Do returns one only if the cloud did not respond, or responded in another form.
 func Do(ctx context.Context, client *http.Client, r *Request) (*Answer, error) {
 	cloud, found := Clouds()[r.Provider]
 	if !found {

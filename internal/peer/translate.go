@@ -14,7 +14,7 @@ import (
 
 // translation has the annotations of a peer in Lanyard's words.
 type translation struct {
-	// values are by the keys without Lanyard's prefix; empty if there is no identity.
+	// values are by the keys without Lanyard's prefix, or empty if there is no identity.
 	values map[string]string
 	// lifetime is the lifetime of the tokens in seconds, "" if the peer has none. With
 	// strict, it is the text of the ServiceAccount, and may be malformed.

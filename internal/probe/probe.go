@@ -97,7 +97,7 @@ func merge(value, with any) any {
 
 // Answer is the API server's response to a dry run.
 type Answer struct {
-	// Pod is the pod as it would be stored; nil if there is an error.
+	// Pod is the pod as it would be stored, or nil if there is an error.
 	Pod *unstructured.Unstructured
 	// Warnings are the warnings of the response.
 	Warnings []string

@@ -4,7 +4,7 @@
 // Package verify is the program of the init container lanyard-verify: it presents the tokens of its
 // pod to the clouds, from the network of the pod, until the clouds accept them.
 //
-// It is a package of few imports: the program must fit into the memory of the container.
+// It imports little, because the program must fit into the memory of the container.
 package verify
 
 import (
@@ -32,11 +32,11 @@ const (
 	AttemptTimeout = 10 * time.Second
 	// The pause after an attempt doubles, between these two.
 	minPause, maxPause = time.Second, 10 * time.Second
-	// MaxMessage is the most that a kubelet keeps of a termination message.
+	// MaxMessage is the length to which a kubelet cuts a termination message.
 	MaxMessage = 4096
-	// maxDenial limits what a message repeats of the text of a cloud.
+	// maxDenial limits the text of a cloud in a message.
 	maxDenial = 512
-	// maxFile is more than a token or a credential file has.
+	// maxFile is larger than any token or credential file.
 	maxFile = 64 << 10
 )
 
@@ -52,8 +52,8 @@ type Verifier struct {
 }
 
 // Run presents the tokens to each cloud of the pod until it accepts, or until Timeout has passed. The
-// error is the message for people: for each cloud that did not accept, the response, the cause and
-// the repair. It never has a token.
+// error is the message for people: the response, the cause and the repair for each cloud that did
+// not accept its token. It never contains a token.
 func (v *Verifier) Run(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()
@@ -191,7 +191,7 @@ func repair(r *exchange.Request, step string) string {
 	return text
 }
 
-// Clouds returns the titles of the clouds that the pod has an identity of.
+// Clouds returns the titles of the clouds that the pod has an identity for.
 func (v *Verifier) Clouds() []string {
 	var titles []string
 	for _, cloud := range exchange.Clouds() {

@@ -57,7 +57,7 @@ const (
 // (corev1.MirrorPodAnnotationKey).
 const MirrorPod = "kubernetes.io/config.mirror"
 
-// Values of Verify: what happens to a pod whose tokens the clouds do not accept at its start.
+// Values of Verify, which decide what happens to a pod whose tokens the clouds do not accept.
 const (
 	VerifyWait = "wait" // its containers do not start
 	VerifyWarn = "warn" // they start after two minutes

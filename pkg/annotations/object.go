@@ -17,7 +17,7 @@ type Object struct {
 	// it is 0.
 	TooLarge int
 	// Label is the value of the label IdentityLabel of a ServiceAccount, or of the label
-	// Inject of a Namespace; empty if not set.
+	// Inject of a Namespace, or empty if not set.
 	Label string
 }
 

@@ -36,7 +36,7 @@ type Settings struct {
 	TokenPathPrefixes []string
 	// ReservedAudiences are the audiences of the API server. No token may have one.
 	ReservedAudiences []string
-	// VerifyImage is the image of the init container for Verify; empty for none.
+	// VerifyImage is the image of the init container for Verify, or empty if there is none.
 	VerifyImage string
 	// Mappings give annotations to ServiceAccounts, in the order of their precedence.
 	Mappings []*Mapping

@@ -10,7 +10,7 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
-// maxCached limits the memory of a Cache: an entry for three clouds takes some 10 kB.
+// maxCached limits the memory of a Cache: an entry for three clouds takes about 10 kB.
 const maxCached = 512
 
 // Cache keeps the results of Prepare, because most pods are replicas. Its settings must not change.
@@ -20,7 +20,7 @@ type Cache struct {
 	entries map[key]*Prepared
 }
 
-// Prepare is choice.Prepare with the cache.
+// Prepare calls choice.Prepare, unless the cache contains the result.
 func (c *Cache) Prepare(choice *Choice, serviceAccount *annotations.Object) (*Prepared, error) {
 	if len(serviceAccount.Annotations) == 0 {
 		return choice.Prepare(serviceAccount) // which takes no time
@@ -42,7 +42,7 @@ func (c *Cache) get(k key) *Prepared {
 	return c.entries[k]
 }
 
-// put keeps an entry. A full cache is emptied: the entries in use soon come back.
+// put adds an entry. It empties a full cache, because entries in use are soon added again.
 func (c *Cache) put(k key, entry *Prepared) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -13,8 +13,8 @@ import (
 )
 
 // VerifyContainer is the name of the init container that presents the tokens of a pod to the clouds,
-// for annotations.Verify. It is the last of its list, so the sidecars of the pod run before it. A pod
-// that has an init container of the name already keeps it: it may need a proxy, or another CA.
+// for annotations.Verify. It is the last of its list, so the sidecars of the pod start before it. An
+// init container that already has this name stays: it may need a proxy, or another CA.
 const VerifyContainer = "lanyard-verify"
 
 // verifyArgs are the arguments of lanyard-webhook in the container, as JSON, by the value of
@@ -24,12 +24,12 @@ var verifyArgs = map[string]string{
 	annotations.VerifyWarn: `["verify","--warn"]`,
 }
 
-// verifyResources are requests and limits alike: a pod of the QoS class Guaranteed stays one. CPU is
-// for the handshakes with the clouds. test/integration/verify runs the program within the memory.
+// verifyResources are both the requests and the limits, so that a pod of the QoS class Guaranteed
+// stays in it. The CPU is for TLS handshakes. test/e2e/clouds/cli runs the program with this memory.
 const verifyResources = `{"cpu":"100m","memory":"32Mi"}`
 
-// verifyUser is the user of the image, for a pod whose own user is root. Any other user of the pod is
-// the container's, too: OpenShift allows only users of the range of the namespace.
+// verifyUser is the user of the image, for a pod that runs as root. Otherwise, the container runs as
+// the user of the pod, because OpenShift allows only users in the range of the namespace.
 const verifyUser = `"runAsUser":65532,`
 
 // isVerifier reports whether the container is the one that verifies.
@@ -62,7 +62,7 @@ func (m *mutation) addVerifier(exists bool) {
 	}
 }
 
-// cannotVerify returns why the pod does not get the container, and the next step; "" if it does.
+// cannotVerify returns why the pod does not get the container, and the next step, or "" if it does.
 func (m *mutation) cannotVerify() (why, fix string) {
 	switch {
 	case m.verifyImage == "":

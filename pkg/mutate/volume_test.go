@@ -32,7 +32,7 @@ func TestTheTokenVolumeTakesTheFallbackNameIfTheUsualOneIsTaken(t *testing.T) {
 	tests := map[string]struct {
 		volumes   []string
 		injection *provider.Injection
-		mounts    string // the volume that is mounted; "" if the pod is denied
+		mounts    string // the volume that is mounted, or "" if the pod is denied
 		adds      bool   // the patch adds the volume
 	}{
 		"there is none":                              {nil, injection(), usual, true},

@@ -19,7 +19,7 @@ import (
 type result struct {
 	example, providers, containers string
 	tokens                         int
-	outcome                        string // a note next to "ok"; empty if the columns suffice
+	outcome                        string // a note next to "ok", or empty if the columns suffice
 	failures                       []string
 }
 

@@ -500,8 +500,8 @@ func maybeFence(wrong string, unread error) finding.Finding {
 }
 
 // Issuer judges the issuer of the cluster's tokens. public are the documents that a
-// cloud reads; nil with publicErr, and both are nil if the documents were not read. signing is the
-// ID of the key that signs at present; empty if it is not known.
+// cloud reads, or nil with publicErr, and both are nil if the documents were not read. signing is the
+// ID of the key that signs at present, or empty if it is not known.
 func Issuer(cluster, public *cloud.Documents, publicErr error, signing string) []finding.Finding {
 	name := cluster.Discovery.Issuer
 	f := finding.Finding{Status: finding.Warning, Reason: "issuer_not_public", Link: page("issuer.md#choose-where-the-documents-are")}

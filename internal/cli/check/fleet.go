@@ -86,7 +86,7 @@ func sameNames(members []Member) (found []finding.Finding) {
 	return found
 }
 
-// differences describes the annotations of a ServiceAccount that differ; empty if none does.
+// differences describes the annotations of a ServiceAccount that differ, or returns "" if none does.
 func differences(members []Member, name string) string {
 	keys := map[string]bool{}
 	for _, m := range members {
@@ -131,7 +131,7 @@ func (k *checkCommand) fleet(ctx context.Context, own, public *cloud.Documents) 
 	k.add("fleet", append(unread, Fleet(members, public)...)...)
 }
 
-// member reads a cluster. documents are its own; nil if they were not read.
+// member reads a cluster. documents are its own, or nil if they were not read.
 func (k *checkCommand) member(ctx context.Context, name string, c *command.CLI, documents *cloud.Documents) (Member, error) {
 	m := Member{Name: name, Documents: documents, Identities: map[string]map[string]string{}}
 	if documents == nil {

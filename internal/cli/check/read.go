@@ -374,7 +374,7 @@ type accounts struct {
 	namespace string
 	// namespaces are the namespaces that Lanyard is called for, with their ServiceAccounts.
 	namespaces map[string]*workload.Namespace
-	// chosen is a ServiceAccount to try; nil if no ServiceAccount asks for an identity.
+	// chosen is a ServiceAccount to try, or nil if no ServiceAccount asks for an identity.
 	chosen    *metav1.PartialObjectMetadata
 	unguarded int
 	// byPolicies is true if no webhook injects, only policies.

@@ -19,8 +19,8 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
-// Grant are the permissions of an identity that a CredentialsRequest asks for, and the names of what
-// has them.
+// Grant contains the permissions that a CredentialsRequest asks for, and the names of the identity
+// that gets them.
 type Grant struct {
 	Permissions
 	// Name is the name of the identity, and of what belongs to it. Provider is the cloud.
@@ -37,7 +37,7 @@ func (g *Grant) NewRole() bool { return len(g.Actions)+len(g.DataActions) > 0 }
 // maxGoogleAccount is the length of the longest ID of a service account of Google.
 const maxGoogleAccount = 30
 
-// bundle has the flags of trust that are about CredentialsRequests.
+// bundle contains the flags of trust for CredentialsRequests.
 type bundle struct {
 	command.Selection
 	old                                  command.Selection
@@ -118,8 +118,8 @@ func (k *trustCommand) readBundle(s *command.Selection) ([]*CredentialsRequest, 
 	return reader.Requests(k.bundle.cloud)
 }
 
-// parameters returns the annotations of the ServiceAccounts, by the names of the provider, and what
-// the identity gets.
+// parameters returns the parameters of the provider for the ServiceAccounts, and the permissions of
+// the identity.
 func (k *trustCommand) parameters(r *CredentialsRequest) (map[string]string, *Grant, error) {
 	b := &k.bundle
 	name := strings.TrimPrefix(strings.ReplaceAll(b.name+"-"+r.Namespace+"-"+r.Secret, ".", "-"), "-")
@@ -147,7 +147,7 @@ func (k *trustCommand) parameters(r *CredentialsRequest) (map[string]string, *Gr
 	return all, g, nil
 }
 
-// trustRequest returns the configuration for a request.
+// trustRequest returns the trust configuration for a CredentialsRequest.
 func (k *trustCommand) trustRequest(ctx context.Context, r *CredentialsRequest) (*trustedRequest, error) {
 	k.provider = r.Provider
 	if err := k.define(); err != nil {
@@ -183,7 +183,7 @@ func (k *trustCommand) trustRequest(ctx context.Context, r *CredentialsRequest) 
 	return result, err
 }
 
-// trustedRequest is the configuration for a request.
+// trustedRequest is the trust configuration for a CredentialsRequest.
 type trustedRequest struct {
 	Name     string `json:"name"`
 	Provider string `json:"provider"`
@@ -192,13 +192,13 @@ type trustedRequest struct {
 	Permissions
 }
 
-// bundleResult is the configuration for all requests.
+// bundleResult is the trust configuration for all CredentialsRequests.
 type bundleResult struct {
 	Requests []*trustedRequest `json:"requests"`
 	format   string
 }
 
-// Print prints what is common to a cloud in front of its first request.
+// Print prints the common part of a cloud before its first request.
 func (r *bundleResult) Print(p *command.Page) {
 	cloud := ""
 	for _, one := range r.Requests {
@@ -212,7 +212,7 @@ func (r *bundleResult) Print(p *command.Page) {
 	}
 }
 
-// differences are the differences of two bundles.
+// differences lists the differences between two bundles.
 type differences struct {
 	Differences []Difference `json:"differences"`
 }

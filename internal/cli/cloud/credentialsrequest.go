@@ -41,9 +41,9 @@ type CredentialsRequest struct {
 
 // Permissions are what a CredentialsRequest asks a cloud for.
 type Permissions struct {
-	// Statements are of AWS.
+	// Statements are the statements of an IAM policy, for AWS.
 	Statements []Statement `json:"statements,omitempty"`
-	// Roles are roles of Azure or of Google that exist.
+	// Roles are existing roles of Azure or Google.
 	Roles []string `json:"roles,omitempty"`
 	// Actions and DataActions are the contents of a new role: of Azure, or of Google, whose roles
 	// have no DataActions.
@@ -61,7 +61,7 @@ type Statement struct {
 
 const (
 	credentialsRequestVersion = "cloudcredential.openshift.io/v1"
-	// maxBundle limits all files of a bundle. The one of an OpenShift release has 100 KiB.
+	// maxBundle limits the size of all files of a bundle. An OpenShift release has 100 KiB.
 	maxBundle = 8 << 20
 	// deleteAnnotation marks a request of an earlier release, and featureSetAnnotation one that is not
 	// part of a usual cluster. ccoctl ignores both.
@@ -69,8 +69,8 @@ const (
 	featureSetAnnotation = "release.openshift.io/feature-set"
 )
 
-// rawRequest has the fields of a CredentialsRequest. spec and providerSpec are read strictly, because
-// a field that is not known may limit the permissions.
+// rawRequest contains the fields of a CredentialsRequest. spec and providerSpec are decoded strictly,
+// because an unknown field may restrict the permissions.
 type rawRequest struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -241,7 +241,7 @@ func newCredentialsRequest(raw *rawRequest) (*CredentialsRequest, error) {
 	return r, r.Permissions.check(r.Provider)
 }
 
-// strict decodes a part of a request. A field that is not known is an error.
+// strict decodes a part of a request, and rejects unknown fields.
 func strict(path string, text json.RawMessage, into any) error {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.DisallowUnknownFields()
@@ -251,7 +251,7 @@ func strict(path string, text json.RawMessage, into any) error {
 	return nil
 }
 
-// readProvider sets what depends on the cloud.
+// readProvider reads the part of the request that depends on the cloud.
 func (r *CredentialsRequest) readProvider(text json.RawMessage) error {
 	const path = "spec.providerSpec"
 	var meta metav1.TypeMeta
@@ -282,13 +282,13 @@ func (r *CredentialsRequest) readProvider(text json.RawMessage) error {
 	return fmt.Errorf("%s.kind: %q cannot be expressed, only AWSProviderSpec, AzureProviderSpec and GCPProviderSpec", path, meta.Kind)
 }
 
-// maxPolicy is the size of all inline policies of a role of IAM, without white space.
+// maxPolicy is IAM's limit for all inline policies of a role, without white space.
 const maxPolicy = 10240
 
-// permission is a role, or an action in a role, with wildcards.
+// permission matches a role, or an action of a role, with wildcards.
 var permission = regexp.MustCompile(`^[A-Za-z0-9*][A-Za-z0-9*_./:() -]*$`)
 
-// check returns an error for permissions that no command can give.
+// check returns an error for permissions that no command can grant.
 func (p *Permissions) check(provider string) error {
 	const path = "spec.providerSpec: "
 	if len(p.Statements)+len(p.Roles)+len(p.Actions)+len(p.DataActions) == 0 {
@@ -335,7 +335,7 @@ func (p *Permissions) Policy() string {
 	return text.String()
 }
 
-// lines returns the request as sorted lines, one for each thing that a cloud or a cluster is told.
+// lines returns the request as sorted lines, one for each permission, name and setting.
 func (r *CredentialsRequest) lines() []string {
 	lines := []string{"secret " + r.Namespace + "/" + r.Secret}
 	add := func(what string, values ...string) {
@@ -364,7 +364,7 @@ func (r *CredentialsRequest) lines() []string {
 	return slices.Compact(lines)
 }
 
-// Difference is how a request differs from the one of the same name in another bundle.
+// Difference describes how a request differs from the request of the same name in another bundle.
 type Difference struct {
 	Name     string   `json:"name"`
 	Provider string   `json:"provider"`
@@ -373,7 +373,7 @@ type Difference struct {
 }
 
 // Differences returns the requests that differ, in the order of clouds and names. A request that is
-// missing in one of the bundles has nothing there.
+// missing from one of the bundles counts as empty there.
 func Differences(old, current []*CredentialsRequest) []Difference {
 	type key struct{ provider, name string }
 	lines := map[key]*[2][]string{}

@@ -62,7 +62,7 @@ func NewTrust(cloud string, token *Token) (Trust, error) {
 	return map[string]func(*Token) (Trust, error){"aws": trustAWS, "azure": trustAzure, "gcp": trustGCP}[cloud](token)
 }
 
-// Do is exchange.Do. An Answer that is not granted also has the repair of its cause, if it is known.
+// Do calls exchange.Do, and adds the repair to an Answer that is not granted, if its cause is known.
 func Do(ctx context.Context, client *http.Client, r *exchange.Request) (*exchange.Answer, error) {
 	answer, err := exchange.Do(ctx, client, r)
 	if err != nil || answer.Known == nil {

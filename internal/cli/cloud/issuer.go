@@ -160,7 +160,7 @@ func get(ctx context.Context, client *http.Client, address string) ([]byte, vers
 }
 
 // Compare compares the public documents with the cluster. signing is the ID of the present
-// signing key; empty if it is not known. wrong are mistakes for which clouds deny the
+// signing key, or empty if it is not known. wrong are mistakes for which clouds deny the
 // cluster's tokens. foreign are public keys that the cluster does not have: of other clusters with
 // the same issuer, or before or after a rotation.
 func Compare(cluster, public *Documents, signing string) (wrong, foreign []string) {

@@ -39,8 +39,8 @@ type publicKey struct {
 	Y     string `json:"y,omitempty"`
 }
 
-// FromPublicKeys returns the documents that a cluster will have with this issuer and with keys in the
-// form PEM, as in the file of kube-apiserver's --service-account-key-file.
+// FromPublicKeys returns the documents of a future cluster with this issuer and these PEM keys, as in
+// the file of kube-apiserver's --service-account-key-file.
 func FromPublicKeys(issuer string, pem []byte) (*Documents, error) {
 	parsed, err := keyutil.ParsePublicKeysPEM(pem)
 	if err != nil {
@@ -186,9 +186,9 @@ func (d *Documents) secret() error {
 // pathIn returns the path of a document in a directory, by its path below the issuer.
 func pathIn(dir, document string) string { return filepath.Join(dir, filepath.FromSlash(document)) }
 
-// UpdateDirectory replaces the documents in a directory by those that change returns. The argument of
-// change are the documents that are there, or nil. Two callers never change them at once: one of
-// them gets an error.
+// UpdateDirectory replaces the documents in a directory with the result of change, which gets the
+// current documents, or nil if there are none. If two callers do so at once, one of them gets an
+// error.
 func UpdateDirectory(dir string, change func(published *Documents) (*Documents, error)) (err error) {
 	for _, document := range []string{keysPath, DiscoveryPath} {
 		if err := os.MkdirAll(filepath.Dir(pathIn(dir, document)), 0o755); err != nil { //nolint:gosec // everybody may read the documents
@@ -212,7 +212,7 @@ func UpdateDirectory(dir string, change func(published *Documents) (*Documents, 
 		return err
 	}
 	for _, file := range documents.files() {
-		// A reader sees the whole document, the previous one or the new one.
+		// A reader sees either the previous document or the new one, as a whole.
 		name := pathIn(dir, file.Path)
 		err := errors.Join(os.WriteFile(name+".new", []byte(file.Text), 0o644), os.Rename(name+".new", name)) //nolint:gosec // everybody may read the documents
 		if err != nil {
@@ -314,8 +314,8 @@ func ParsePlace(text string) (*Place, error) {
 // Has reports whether the documents of an issuer with this URL belong to the place.
 func (p *Place) Has(issuer string) bool { return p.issuer.MatchString(issuer) }
 
-// Shell returns the commands that upload the documents that differ from the published ones, which
-// may be nil; it is empty if none does. Each upload fails if its document changed meanwhile.
+// Shell returns the commands that upload the documents that differ from the published ones, or "" if
+// none differs. published may be nil. Each upload fails if its document changed in the meantime.
 func (p *Place) Shell(documents, published *Documents) (string, error) {
 	files := documents.changed(published)
 	for _, f := range files {

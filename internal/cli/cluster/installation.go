@@ -291,7 +291,7 @@ func NamesServiceAccount(object *unstructured.Unstructured) bool {
 }
 
 // ByHand returns why a change of the template would not replace the pods, so that
-// somebody must; empty if it would.
+// somebody must, or empty if it would.
 func (k *Kind) ByHand(object *unstructured.Unstructured) string {
 	if k.Kind == "Pod" {
 		return "nothing replaces it: delete it, and create it again"

@@ -150,7 +150,7 @@ func May(ctx context.Context, client kubernetes.Interface, verb, resource, names
 // TYPE/NAME, a name without a type, or files, which EachFile reads. The zero
 // value takes TYPE NAME and TYPE/NAME of every type that the API server knows.
 type Selection struct {
-	// Type is the type of a name without a type, such as serviceaccount; empty if the user must
+	// Type is the type of a name without a type, such as serviceaccount, or empty if the user must
 	// write the type.
 	Type string
 	// Kinds are the kinds that the command is for, such as ServiceAccount; empty for all.

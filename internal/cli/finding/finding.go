@@ -35,7 +35,7 @@ type Finding struct {
 	Status Status `json:"status"`
 	// About is the part of the cluster, such as guard, or the object.
 	About string `json:"about"`
-	// Reason is a word for programs; empty if Status says it all.
+	// Reason is a word for programs, or empty if Status says it all.
 	Reason string `json:"reason,omitempty"`
 	// Text is the finding for people.
 	Text string `json:"text"`

@@ -302,7 +302,7 @@ type Document struct {
 	source string // the file, for errors
 	text   []byte // as it was read
 	isJSON bool
-	// json is the object; nil if the document has none.
+	// json is the object, or nil if the document has none.
 	json    []byte
 	changed bool
 }

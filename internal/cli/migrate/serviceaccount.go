@@ -25,7 +25,7 @@ type account struct {
 	// translated is the translation of input. after are Lanyard's annotations after the migration.
 	translated, after map[string]string
 	findings          []peer.Finding
-	// unchanged is why nothing is changed; empty if something may be.
+	// unchanged is why nothing is changed, or empty if something may be.
 	unchanged string
 }
 

@@ -30,7 +30,7 @@ type Object struct {
 	Source string
 	// Labels and Annotations are the object's own.
 	Labels, Annotations map[string]string
-	// Pod is the pod template; nil if the object makes no pods.
+	// Pod is the pod template, or nil if the object makes no pods.
 	Pod *Pod
 	// Data is the data of a ConfigMap of a peer.
 	Data map[string]string

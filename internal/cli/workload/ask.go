@@ -55,11 +55,11 @@ type Answer struct {
 	// known whether the API server can call Lanyard. It is empty if the cluster was asked.
 	Local string
 	// Missing is the right that a dry run needs and the user lacks, such as "create pods in the
-	// namespace shop"; empty if the user has it.
+	// namespace shop", or empty if the user has it.
 	Missing string
 }
 
-// Problem returns why no pod would be created, or why that is not known; nil if a pod
+// Problem returns why no pod would be created, or why that is not known, or nil if a pod
 // would be created.
 func (a *Answer) Problem() error {
 	if a.Denial != nil {
@@ -73,9 +73,9 @@ const DefaultConcurrent = 8
 
 // Options are the options of an Asker.
 type Options struct {
-	// Registration is the webhook configuration of Lanyard; nil if the user may not read it.
+	// Registration is the webhook configuration of Lanyard, or nil if the user may not read it.
 	Registration *admissionregistrationv1.MutatingWebhookConfiguration
-	// Unread is why the settings are the built-in defaults; nil if they were read in the
+	// Unread is why the settings are the built-in defaults, or nil if they were read in the
 	// cluster or from its configuration file. With it, a Local answer about a namespace that
 	// Lanyard is called for is an error: a default, a provider or a limit of the cluster may
 	// be missing here.
@@ -135,7 +135,7 @@ func NewAsker(config *rest.Config, s *annotations.Settings, o Options) (*Asker, 
 }
 
 // Ask returns the answer for a new pod of the namespace. serviceAccount is the
-// ServiceAccount of the pod; nil if it was not read, which only a local evaluation needs. A
+// ServiceAccount of the pod, or nil if it was not read, which only a local evaluation needs. A
 // namespace that was not read has only its name.
 func (a *Asker) Ask(ctx context.Context, namespace, serviceAccount *metav1.ObjectMeta, pod *unstructured.Unstructured) Answer {
 	if a.options.NoDryRun {

@@ -39,10 +39,10 @@ type Input struct {
 	// Live is the pod that the user asked about, if it is a pod, and Owner makes its pods.
 	Live  metav1.Object
 	Owner Owner
-	// Answer is about the pod Sent. Got is the pod of the answer; nil if no pod would be created.
+	// Answer is about the pod Sent. Got is the pod of the answer, or nil if no pod would be created.
 	Sent, Got metav1.Object
 	Answer    Answer
-	// Probe is the answer about a second pod, which has the label of the probe; nil if that
+	// Probe is the answer about a second pod, which has the label of the probe, or nil if that
 	// pod was not sent.
 	Probe *Answer
 	// Called reports whether the API server calls Lanyard for the namespace. Registration is the
@@ -54,7 +54,7 @@ type Input struct {
 	Leftovers    []cluster.Leftover
 	// Unread reports whether the settings of the webhook are not known.
 	Unread bool
-	// GuardProblem is the problem with the guard; empty if the guard is in place.
+	// GuardProblem is the problem with the guard, or empty if the guard is in place.
 	GuardProblem string
 	// NoGuard reports whether the guard was read and denies nothing.
 	NoGuard bool
@@ -79,7 +79,7 @@ type Owner struct {
 	Name string
 	// Kind is the kind of the workload. Its Kind is empty for a custom kind.
 	Kind cluster.Kind
-	// ByHand is why a restart would not replace the pods; empty if it would.
+	// ByHand is why a restart would not replace the pods, or empty if it would.
 	ByHand string
 }
 
@@ -103,12 +103,12 @@ type Explanation struct {
 	Live *Live `json:"live,omitempty"`
 	// InjectedBy describes an installation with policies; empty for the webhook only.
 	InjectedBy string `json:"injectedBy,omitempty"`
-	// AllowedIdentities is the namespace's policy; empty if it has none of its own.
+	// AllowedIdentities is the namespace's policy, or empty if it has none of its own.
 	AllowedIdentities string `json:"allowedIdentities,omitempty"`
 	// Guard is whether the guard knows the ServiceAccount, in the words of lanyard status;
 	// empty if the ServiceAccount does not ask for an identity, or was not read.
 	Guard cluster.Guard `json:"guard,omitempty"`
-	// GuardProblem is the problem with the guard; empty if the guard is in place.
+	// GuardProblem is the problem with the guard, or empty if the guard is in place.
 	GuardProblem string `json:"guardProblem,omitempty"`
 	// noGuard reports whether the guard is the reason for GuardOff.
 	noGuard bool
@@ -128,7 +128,7 @@ type ServiceAccount struct {
 	Identities []Identity `json:"identities,omitempty"`
 	// Required reports whether it needs an identity that it does not ask for yet.
 	Required bool `json:"required,omitempty"`
-	// Annotated is when Lanyard's annotations were last written; empty if unknown.
+	// Annotated is when Lanyard's annotations were last written, or empty if unknown.
 	Annotated string `json:"annotated,omitempty"`
 	// label is the finding about the label; its Text is empty if there is nothing to do.
 	label finding.Finding
@@ -145,7 +145,7 @@ type Identity struct {
 // NewPod is the outcome for a new pod.
 type NewPod struct {
 	Outcome injected.State `json:"outcome"`
-	// Finding has a word of package reason; empty if Lanyard did not decide.
+	// Finding has a word of package reason, or empty if Lanyard did not decide.
 	finding.Finding `json:"-"`
 	// Local reports whether the rules of the webhook were evaluated by this program, and not
 	// by the cluster. Limits has the parts that are then not known. Both are empty if the
@@ -477,7 +477,7 @@ func (in *Input) deniedByItsLists(decision *mutate.Decision) NewPod {
 	return n
 }
 
-// unreachable returns the error of the API server's call of Lanyard; empty if the API server
+// unreachable returns the error of the API server's call of Lanyard, or empty if the API server
 // can call Lanyard, or if that is not known.
 func (in *Input) unreachable() string {
 	if in.Probe == nil || in.Probe.Denial == nil || in.Probe.Denial.By != ByNoCall {

@@ -35,9 +35,9 @@ type reader struct {
 	untyped dynamic.Interface
 	mapper  meta.RESTMapper
 	in      *Input
-	// mutating is the registration of Lanyard; nil if the user may not read it.
+	// mutating is the registration of Lanyard, or nil if the user may not read it.
 	mutating *admissionregistrationv1.MutatingWebhookConfiguration
-	// unread is why the rules of the webhook cannot be evaluated here; nil if they can.
+	// unread is why the rules of the webhook cannot be evaluated here, or nil if they can.
 	unread error
 }
 

@@ -42,10 +42,10 @@ type lister struct {
 	// installation is nil if the user may not read it, and so is registration.
 	installation *cluster.Installation
 	registration *admissionregistrationv1.MutatingWebhookConfiguration
-	// unread is why the rules of the webhook cannot be evaluated here; nil if they can.
+	// unread is why the rules of the webhook cannot be evaluated here, or nil if they can.
 	unread error
 	asker  *Asker
-	// noGuard is the problem because of which labels have no effect; empty if there is none.
+	// noGuard is the problem because of which labels have no effect, or empty if there is none.
 	noGuard string
 	// namespaces are the namespaces to look at.
 	namespaces map[string]*Namespace

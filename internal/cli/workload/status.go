@@ -42,7 +42,7 @@ type Row struct {
 	// Differences is set for pods that another webhook injected.
 	Differences []injected.Difference `json:"differences,omitempty"`
 	// Local is why differing pods were compared with a pod that was evaluated here, and not
-	// by the cluster; empty if the cluster was asked, or if no pod differs.
+	// by the cluster, or empty if the cluster was asked, or if no pod differs.
 	Local string `json:"-"`
 	// Problem has the reasons why new pods are unknown.
 	Problem string `json:"-"`
@@ -296,7 +296,7 @@ func (n *Namespace) AddOwner(kind *cluster.Kind, object *metav1.PartialObjectMet
 	n.owners[object.UID] = o
 }
 
-// ownerName returns how users write an owner; empty if it does not exist. Who creates a
+// ownerName returns how users write an owner, or empty if it does not exist. Who creates a
 // pod writes its references, so a reference to a kind of Kubernetes counts only if an
 // object has its UID.
 func (n *Namespace) ownerName(reference *metav1.OwnerReference) string {

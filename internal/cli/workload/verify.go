@@ -14,8 +14,8 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/mutate"
 )
 
-// verification returns the findings about the container that verifies the credentials of the pod: the
-// message that it ended with, as it is.
+// verification returns the termination message of the container that verifies the credentials of the
+// pod, as a finding.
 func (in *Input) verification() []finding.Finding {
 	var pod corev1.Pod
 	text, err := json.Marshal(in.Live)

@@ -21,7 +21,7 @@ type Object struct {
 	// TooLarge is the size of these annotations, keys and values, if it is above
 	// the limit of the Reader. Annotations is then nil. Otherwise it is 0.
 	TooLarge int
-	// Label is the value of the label Options.Label; empty if not set.
+	// Label is the value of the label Options.Label, or empty if not set.
 	Label string
 }
 

@@ -38,7 +38,7 @@ func TestScrapedMetrics(t *testing.T) {
 	for name, tc := range map[string]struct {
 		record func(*Recorder)
 		metric string
-		want   string // without HELP and TYPE; empty if the metric is absent
+		want   string // without HELP and TYPE, or empty if the metric is absent
 	}{
 		"admissions count by resource, result and reason": {
 			record: func(r *Recorder) {

@@ -29,12 +29,12 @@ import (
 
 // Pod describes the tokens of a pod and the containers that use them.
 type Pod struct {
-	// Name is the name of the pod; empty if it has none yet.
+	// Name is the name of the pod, or empty if it has none yet.
 	Name string
-	// Providers are the injected providers, sorted; empty if the pod was not injected.
+	// Providers are the injected providers, sorted, or empty if the pod was not injected.
 	Providers []string
 	// Volume is the name of the token volume, and MountPath is its path in the
-	// containers; empty if the pod has no such volume or mount.
+	// containers, or empty if the pod has no such volume or mount.
 	Volume, MountPath string
 	// Tokens are the tokens in the token volume, one for each provider.
 	Tokens []Token
@@ -394,7 +394,7 @@ func (p *Pod) isOwn(v *pod.Volume) bool {
 	})
 }
 
-// keep removes from the JSON object of the pod what a copy of it, without some parts, lacks.
+// keep removes the parts of the pod's JSON object that the copy without does not contain.
 func (p *Pod) keep(object map[string]any, without *pod.Pod) {
 	metadata, _ := object["metadata"].(map[string]any)
 	if marks, _ := metadata["annotations"].(map[string]any); len(without.Annotations) < len(p.read.Annotations) {

@@ -38,7 +38,7 @@ type Case struct {
 	// File is the path of the file, and Text its content.
 	File string
 	Text []byte
-	// ServiceAccount, Namespace and Pod are the objects in JSON; nil if there is none.
+	// ServiceAccount, Namespace and Pod are the objects in JSON, or nil if there is none.
 	ServiceAccount, Namespace, Pod []byte
 	// Labels and Annotations are those of the ServiceAccount, and NamespaceAnnotations those
 	// of the Namespace.

@@ -30,7 +30,7 @@ const removeTimeout = 10 * time.Second
 type Limit struct {
 	// Bytes is the most memory that the program may use.
 	Bytes int64
-	dir   string // of the control group; empty if there is none
+	dir   string // of the control group, or empty if there is none
 	files files
 }
 

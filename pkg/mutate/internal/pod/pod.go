@@ -26,7 +26,7 @@ type Pod struct {
 	// Annotations are nil if the pod has none. Read keeps only those that a decision needs.
 	Annotations map[string]string
 	// InjectLabel and IdentityLabel are the values of the labels annotations.Inject and
-	// annotations.IdentityLabel; "" if not set.
+	// annotations.IdentityLabel, or "" if not set.
 	InjectLabel, IdentityLabel string
 	// Mirror reports whether the pod mirrors a static pod.
 	Mirror bool
@@ -38,9 +38,9 @@ type Pod struct {
 	Containers []Container
 	// HasInitContainers reports whether there is a list of init containers to add to.
 	HasInitContainers bool
-	// VolumesText is the JSON of the list of volumes; nil if it is absent or null.
+	// VolumesText is the JSON of the list of volumes, or nil if it is absent or null.
 	VolumesText []byte
-	// securityText is the JSON of the security context; nil if it is absent or null.
+	// securityText is the JSON of the security context, or nil if it is absent or null.
 	securityText []byte
 
 	// ReadLists reads the rest, and the lists of the containers.
@@ -75,7 +75,7 @@ type Container struct {
 	Kind  Kind
 	Index int // in the list of its kind
 	Name  []byte
-	// EnvText and MountsText are the JSON of lists; nil if they are absent or null.
+	// EnvText and MountsText are the JSON of lists, or nil if they are absent or null.
 	EnvText, MountsText []byte
 	devicesText         []byte
 	// ArgsText is the JSON of the arguments. Only ReadAll reads it.
@@ -92,10 +92,10 @@ type Container struct {
 type Variable struct {
 	Index       int // in its list
 	Name, Value []byte
-	// From is the JSON object valueFrom; nil if there is none. If it is set, the value is not
+	// From is the JSON object valueFrom, or nil if there is none. If it is set, the value is not
 	// known here.
 	From []byte
-	// FieldPath is the field of the pod that the value comes from; nil if it comes from elsewhere.
+	// FieldPath is the field of the pod that the value comes from, or nil if it comes from elsewhere.
 	FieldPath []byte
 }
 
