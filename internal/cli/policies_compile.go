@@ -6,10 +6,7 @@ package cli
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"io"
-	"os"
 	"path/filepath"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -82,15 +79,7 @@ func (k *compiler) accounts(ctx context.Context) ([]policies.Account, error) {
 
 // fromFiles calls do for each ServiceAccount and Namespace in the files.
 func (k *compiler) fromFiles(_ context.Context, do func(kind string, object annotations.Metadata)) error {
-	left := int64(maxCompileBytes)
-	return k.EachFile(k.In, func(name string, in io.Reader) error {
-		text, err := io.ReadAll(io.LimitReader(in, left+1))
-		if left -= int64(len(text)); err == nil && left < 0 {
-			err = fmt.Errorf("the files together have more than %d bytes", maxCompileBytes)
-		}
-		if err != nil {
-			return fmt.Errorf("%s: %w", name, err)
-		}
+	return k.EachText(k.In, maxCompileBytes, func(name string, text []byte) error {
 		return resource.NewLocalBuilder().Unstructured().Stream(bytes.NewReader(text), name).Flatten().Do().Visit(func(info *resource.Info, err error) error {
 			if err != nil {
 				return err
@@ -157,18 +146,8 @@ func writeStatic(dir string, compiled *policies.Compiled) error {
 		return err
 	}
 	mutating, validating := filepath.Join(dir, mutatingFile), filepath.Join(dir, validatingFile)
-	files := []struct{ name, text string }{
-		{validating, compiled.Validating}, {mutating, compiled.Mutating},
-		{filepath.Join(dir, configFile), fmt.Sprintf(admissionConfiguration, filepath.Dir(mutating), filepath.Dir(validating))},
-	}
-	const temporary = ".tmp" // which an API server does not read
-	for _, file := range files {
-		err = errors.Join(err, os.MkdirAll(filepath.Dir(file.name), 0o750), os.WriteFile(file.name+temporary, []byte(file.text), 0o600))
-	}
-	for _, file := range files {
-		if err == nil {
-			err = os.Rename(file.name+temporary, file.name)
-		}
-	}
-	return err
+	return command.ReplaceFiles([]command.File{
+		{Path: validating, Text: compiled.Validating}, {Path: mutating, Text: compiled.Mutating},
+		{Path: filepath.Join(dir, configFile), Text: fmt.Sprintf(admissionConfiguration, filepath.Dir(mutating), filepath.Dir(validating))},
+	}, 0o600, 0o750)
 }

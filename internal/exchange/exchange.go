@@ -7,6 +7,7 @@
 package exchange
 
 import (
+	"cmp"
 	"context"
 	_ "embed" // the causes
 	"fmt"
@@ -107,6 +108,12 @@ type Cloud struct {
 	TokenFile, File string
 
 	present func(*Request, context.Context, *http.Client) (*Answer, error)
+}
+
+// Asks reports whether a pod has an identity of the cloud, by its variables.
+func (c *Cloud) Asks(getenv func(name string) string) bool {
+	// The credential file is the only sign of a cloud whose tokens always have an identity.
+	return getenv(cmp.Or(c.Identity, c.File)) != ""
 }
 
 // Clouds returns the clouds, by the names of their providers.

@@ -37,7 +37,7 @@ func Default() *annotations.Settings {
 	return s
 }
 
-// maxImageBytes is more than the name of an image has, with a registry, a tag and a digest.
+// maxImageBytes is longer than any image name with a registry, a tag and a digest.
 const maxImageBytes = 512
 
 // New returns the settings for the values of flags and the file, and for the providers and mappings

@@ -108,13 +108,12 @@ func (v *Verifier) attempt(ctx context.Context, accepted map[string]bool) (probl
 
 // request returns the request to a cloud, or nil if the pod has no identity there.
 func (v *Verifier) request(d *annotations.Provider, cloud *exchange.Cloud) (*exchange.Request, error) {
+	if !cloud.Asks(v.Getenv) {
+		return nil, nil
+	}
 	r := &exchange.Request{Provider: d.Name, Variables: map[string]string{}}
 	for i := range d.Variables {
 		r.Variables[d.Variables[i].Name] = v.Getenv(d.Variables[i].Name)
-	}
-	asks := cmp.Or(cloud.Identity, cloud.File) // the last one is the only sign of a cloud without the first
-	if r.Variables[asks] == "" {
-		return nil, nil
 	}
 	if name := r.Variables[cloud.File]; name != "" {
 		text, err := v.ReadFile(name, maxFile)
@@ -195,7 +194,7 @@ func repair(r *exchange.Request, step string) string {
 func (v *Verifier) Clouds() []string {
 	var titles []string
 	for _, cloud := range exchange.Clouds() {
-		if v.Getenv(cmp.Or(cloud.Identity, cloud.File)) != "" {
+		if cloud.Asks(v.Getenv) {
 			titles = append(titles, cloud.Title)
 		}
 	}

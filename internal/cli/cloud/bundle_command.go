@@ -112,7 +112,8 @@ func (k *trustCommand) runBundle(ctx context.Context) error {
 // readBundle returns the requests in the files of a selection.
 func (k *trustCommand) readBundle(s *command.Selection) ([]*CredentialsRequest, error) {
 	reader := &BundleReader{Note: k.Note}
-	if err := s.EachFile(k.In, reader.Read); err != nil {
+	err := s.EachText(k.In, maxBundle, reader.Read)
+	if err != nil {
 		return nil, err
 	}
 	return reader.Requests(k.bundle.cloud)

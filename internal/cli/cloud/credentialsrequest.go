@@ -112,23 +112,18 @@ type BundleReader struct {
 	// Note is called with the reason why a request is left out.
 	Note func(format string, args ...any)
 
-	read     int
 	requests []*CredentialsRequest
 	errs     []error
 }
 
-// Read reads the CredentialsRequests of a file, in YAML or JSON, and ignores other objects. name
-// names the file in errors. A mistake in a request is an error of Requests, so that the user sees
-// all of them.
-func (b *BundleReader) Read(name string, r io.Reader) error {
-	text, err := io.ReadAll(io.LimitReader(r, int64(maxBundle-b.read)+1))
-	if b.read += len(text); b.read > maxBundle {
-		err = fmt.Errorf("the files have more than %d bytes", maxBundle)
-	}
+// Read reads the CredentialsRequests in the text of a file, in YAML or JSON, and ignores other objects.
+// name names the file in errors.
+// A mistake in a request is an error of Requests, so that the user sees all of them.
+func (b *BundleReader) Read(name string, text []byte) error {
 	reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))
-	for n := 1; err == nil; n++ {
-		var part []byte
-		if part, err = reader.Read(); errors.Is(err, io.EOF) {
+	for n := 1; ; n++ {
+		part, err := reader.Read()
+		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err == nil {
@@ -138,10 +133,9 @@ func (b *BundleReader) Read(name string, r io.Reader) error {
 			err = b.object(part)
 		}
 		if err != nil {
-			err = fmt.Errorf("document %d: %w", n, err)
+			return fmt.Errorf("%s: document %d: %w", name, n, err)
 		}
 	}
-	return fmt.Errorf("%s: %w", name, err)
 }
 
 // object adds an object, or the objects of a list.

@@ -24,6 +24,8 @@ import (
 	"strings"
 
 	"k8s.io/client-go/util/keyutil"
+
+	"github.com/lanyard-dev/lanyard/internal/cli/command"
 )
 
 // publicKey is a public key as an API server serves it.
@@ -190,10 +192,9 @@ func pathIn(dir, document string) string { return filepath.Join(dir, filepath.Fr
 // current documents, or nil if there are none. If two callers do so at once, one of them gets an
 // error.
 func UpdateDirectory(dir string, change func(published *Documents) (*Documents, error)) (err error) {
-	for _, document := range []string{keysPath, DiscoveryPath} {
-		if err := os.MkdirAll(filepath.Dir(pathIn(dir, document)), 0o755); err != nil { //nolint:gosec // everybody may read the documents
-			return err
-		}
+	const everybodyReads, everybodyLists = 0o644, 0o755
+	if err := os.MkdirAll(dir, everybodyLists); err != nil {
+		return err
 	}
 	lock, err := os.OpenFile(filepath.Join(dir, ".lanyard.lock"), os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, fs.ErrExist) {
@@ -211,15 +212,11 @@ func UpdateDirectory(dir string, change func(published *Documents) (*Documents, 
 	if err != nil {
 		return err
 	}
+	var files []command.File
 	for _, file := range documents.files() {
-		// A reader sees either the previous document or the new one, as a whole.
-		name := pathIn(dir, file.Path)
-		err := errors.Join(os.WriteFile(name+".new", []byte(file.Text), 0o644), os.Rename(name+".new", name)) //nolint:gosec // everybody may read the documents
-		if err != nil {
-			return err
-		}
+		files = append(files, command.File{Path: pathIn(dir, file.Path), Text: file.Text})
 	}
-	return nil
+	return command.ReplaceFiles(files, everybodyReads, everybodyLists)
 }
 
 // fromDirectory reads the documents in a directory. It returns nil if there are no keys.

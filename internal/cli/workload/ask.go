@@ -139,7 +139,7 @@ func NewAsker(config *rest.Config, s *annotations.Settings, o Options) (*Asker, 
 // namespace that was not read has only its name.
 func (a *Asker) Ask(ctx context.Context, namespace, serviceAccount *metav1.ObjectMeta, pod *unstructured.Unstructured) Answer {
 	if a.options.NoDryRun {
-		return a.Evaluate(ctx, namespace, serviceAccount, pod)
+		return a.local("--no-dry-run", namespace, serviceAccount, pod)
 	}
 	allowed, errRight := a.mayCreatePods(ctx, namespace.Name)
 	if errRight == nil && !allowed {
@@ -156,11 +156,6 @@ func (a *Asker) Ask(ctx context.Context, namespace, serviceAccount *metav1.Objec
 		}
 	}
 	return answer
-}
-
-// Evaluate is Ask with Options.NoDryRun.
-func (a *Asker) Evaluate(_ context.Context, namespace, serviceAccount *metav1.ObjectMeta, pod *unstructured.Unstructured) Answer {
-	return a.local("--no-dry-run", namespace, serviceAccount, pod)
 }
 
 // mayCreatePods reports whether the user may create pods in a namespace. The API server is asked
