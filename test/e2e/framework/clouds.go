@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"text/template"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,6 +29,8 @@ const (
 	// emulators' CA.
 	caVolume    = "clouds-ca"
 	caDirectory = "/etc/clouds-ca"
+	// reachablePatience is how long a pod may need until it reaches the emulators.
+	reachablePatience = 2 * time.Minute
 )
 
 // Clouds are the cloud emulators in the cluster: AWS STS, Microsoft Entra ID,
@@ -60,7 +63,32 @@ func (c *Cluster) StartClouds(ctx context.Context, trustTemplate string) (*Cloud
 		return nil, err
 	}
 	clouds.address = service.Spec.ClusterIP
-	return clouds, nil
+	return clouds, clouds.WaitReachable(ctx)
+}
+
+// WaitReachable waits until a pod can connect to the emulators: kube-proxy learns of a ready pod
+// later than the Deployment.
+func (c *Clouds) WaitReachable(ctx context.Context) error {
+	const connect = `
+import socket, sys, time
+while True:
+    try:
+        sys.exit(socket.create_connection((sys.argv[1], 443), 1).close())
+    except OSError:
+        time.sleep(0.1)
+`
+	client := SDK(Python)
+	client.Command = []string{"/usr/bin/python3", "-c", connect, c.address}
+	pods := c.cluster.CoreV1().Pods(cloudsName)
+	pod, err := pods.Create(ctx, &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "client-"},
+		Spec:       corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{client}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return err
+	}
+	_, err = c.cluster.WaitContainer(ctx, pod, SDKContainer, reachablePatience, Terminated)
+	return errors.Join(err, pods.Delete(ctx, pod.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}))
 }
 
 // StartServer runs an HTTPS server with the manifest of its name, in a namespace of its

@@ -117,6 +117,7 @@ func trustInstead(ctx context.Context, old, other string) (restore func()) {
 			pods, err := cluster.CoreV1().Pods(clouds).List(ctx, metav1.ListOptions{})
 			return pods.Items, err
 		}).Should(HaveLen(1), "the previous pod of the emulators is gone")
+		Expect(checker.Clouds.WaitReachable(ctx)).To(Succeed())
 	}
 	write(strings.ReplaceAll(before.Data[key], old, other))
 	return func() { write(before.Data[key]) }
