@@ -98,7 +98,7 @@ var _ = Describe("lanyard in a terminal", Ordered, ContinueOnFailure, func() {
 			command: "lanyard status --stale --output name --namespace shop",
 		})
 		statusPage.record(ctx, &recording{
-			command: "kubectl rollout restart $(lanyard status --stale -o name -n shop) -n shop && kubectl rollout status deployment/cart -n shop", verbatim: true,
+			command: "kubectl rollout restart $(lanyard status --stale -o name -n shop) -n shop && kubectl rollout status deployment/cart -n shop >/dev/null", verbatim: true,
 			before: makeStale,
 		})
 		rolledOut(ctx, "cart")
