@@ -16,7 +16,6 @@ import (
 	cliflag "k8s.io/component-base/cli/flag"
 
 	"github.com/lanyard-dev/lanyard/internal/exchange"
-	"github.com/lanyard-dev/lanyard/internal/verify"
 )
 
 // verifyMemory is the limit of Go's memory in bytes. The container has 32 MiB; the rest is for the
@@ -57,9 +56,9 @@ func runVerify(cmd *cobra.Command, warn bool, message string) error {
 	if err != nil {
 		return err
 	}
-	client.Timeout = verify.AttemptTimeout
+	client.Timeout = exchange.AttemptTimeout
 	log := func(line string) { _, _ = fmt.Fprintln(cmd.ErrOrStderr(), line) }
-	v := &verify.Verifier{Getenv: os.Getenv, ReadFile: readFile, Client: client, Log: log}
+	v := &exchange.Verifier{Getenv: os.Getenv, ReadFile: readFile, Client: client, Log: log}
 	clouds := v.Clouds()
 	if len(clouds) == 0 {
 		log("the container has no variables of AWS, Azure or Google Cloud, so there is nothing to verify")

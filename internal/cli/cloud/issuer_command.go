@@ -19,7 +19,6 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
 	"github.com/lanyard-dev/lanyard/internal/exchange"
-	"github.com/lanyard-dev/lanyard/internal/token"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
@@ -93,7 +92,7 @@ func SigningKey(ctx context.Context, c *command.CLI, client kubernetes.Interface
 	if err := requestToken(ctx, client, &r); err != nil {
 		return "", err
 	}
-	claims, err := token.Parse(r.Token)
+	claims, err := exchange.ParseToken(r.Token)
 	if err != nil {
 		return "", err
 	}

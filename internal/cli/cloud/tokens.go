@@ -25,7 +25,6 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/workload"
 	"github.com/lanyard-dev/lanyard/internal/exchange"
 	"github.com/lanyard-dev/lanyard/internal/probe"
-	"github.com/lanyard-dev/lanyard/internal/token"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/mutate/injected"
 )
@@ -321,9 +320,9 @@ func AddEndpoint(fs *pflag.FlagSet, endpoint, caFile *string) {
 }
 
 type tokenResult struct {
-	Namespace      string        `json:"namespace"`
-	ServiceAccount string        `json:"serviceAccount"`
-	Claims         *token.Claims `json:"claims"`
+	Namespace      string           `json:"namespace"`
+	ServiceAccount string           `json:"serviceAccount"`
+	Claims         *exchange.Claims `json:"claims"`
 	// Exchange has the cloud's response for each identity: of the ServiceAccount, and of its
 	// profiles.
 	Exchange []*exchange.Answer `json:"exchange,omitempty"`
@@ -362,7 +361,7 @@ func (k *tokenCommand) run(ctx context.Context, args []string) error {
 		return page.Err
 	}
 	result := &tokenResult{Namespace: namespace, ServiceAccount: name}
-	if result.Claims, err = token.Parse(r.Token); err == nil && k.exchange {
+	if result.Claims, err = exchange.ParseToken(r.Token); err == nil && k.exchange {
 		err = k.present(ctx, r, result)
 	}
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
-	"github.com/lanyard-dev/lanyard/internal/token"
+	"github.com/lanyard-dev/lanyard/internal/exchange"
 )
 
 // startCloud starts a service that gives every request the same answer, and returns
@@ -96,7 +96,7 @@ var _ = Describe("token", func() {
 		code, out, errOut := lanyard(ctx, "token", "serviceaccount/cart", "--namespace", "shop", "--for", "aws", "--raw")
 		Expect(errOut).To(BeEmpty())
 		Expect(code).To(Equal(command.ExitOK))
-		claims, err := token.Parse(out)
+		claims, err := exchange.ParseToken(out)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(claims.Subject).To(Equal("system:serviceaccount:shop:cart"))
 		Expect(claims.Audience).To(Equal([]string{"sts.amazonaws.com"}))
@@ -112,7 +112,7 @@ var _ = Describe("token", func() {
 		for _, form := range *forms {
 			Expect(form).To(HaveKeyWithValue("RoleArn", []string{role}))
 			Expect(form).To(HaveKeyWithValue("RoleSessionName", []string{"cart@shop"}))
-			claims, err := token.Parse(form["WebIdentityToken"][0])
+			claims, err := exchange.ParseToken(form["WebIdentityToken"][0])
 			Expect(err).NotTo(HaveOccurred())
 			Expect(claims.Subject).To(Equal("system:serviceaccount:shop:cart"))
 		}
