@@ -37,8 +37,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"github.com/lanyard-dev/lanyard/internal/jsonpatch"
-	"github.com/lanyard-dev/lanyard/internal/jsonscan"
+	"github.com/lanyard-dev/lanyard/internal/rawjson"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/mutate/internal/pod"
 	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
@@ -55,7 +54,7 @@ type Pod struct {
 // again, with the Pod's.
 type changes struct {
 	plans []plan
-	patch jsonpatch.Patch // without the plans
+	patch rawjson.Patch // without the plans
 	// marks and volumes are in the patch.
 	marks   []annotation
 	volumes [][]byte
@@ -111,7 +110,7 @@ func list(elements [][]byte) []byte {
 
 // ReadPod reads the JSON of a pod, which must not change while the Pod is in use.
 func ReadPod(pod []byte, s *annotations.Settings) (*Pod, error) {
-	p, scanner := new(Pod), jsonscan.New(pod)
+	p, scanner := new(Pod), rawjson.NewScanner(pod)
 	if err := p.read.Read(scanner, s); err != nil {
 		return nil, err
 	}
@@ -125,7 +124,7 @@ func ReadPod(pod []byte, s *annotations.Settings) (*Pod, error) {
 // replaces the previous content of p and uses its memory again. The text must not change while
 // the Pod is in use.
 func (p *Pod) ReadNext(text []byte, decoder *jsontext.Decoder, s *annotations.Settings) error {
-	return p.read.Read(jsonscan.Continue(text, decoder), s)
+	return p.read.Read(rawjson.Continue(text, decoder), s)
 }
 
 // readLists reads the lists of the pod. Its error is a *reason.Error.

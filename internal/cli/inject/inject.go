@@ -31,8 +31,8 @@ import (
 
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
-	"github.com/lanyard-dev/lanyard/internal/jsonpatch"
 	"github.com/lanyard-dev/lanyard/internal/options"
+	"github.com/lanyard-dev/lanyard/internal/rawjson"
 	"github.com/lanyard-dev/lanyard/internal/texts"
 	"github.com/lanyard-dev/lanyard/internal/webhook/admission"
 	"github.com/lanyard-dev/lanyard/internal/webhook/injector"
@@ -157,7 +157,7 @@ func (run *injection) mutate(o *object) (err error) {
 			return err
 		}
 		if patch := o.response.Patch; patch != nil {
-			if o.mutated, err = jsonpatch.Apply(o.raw, patch.Bytes()); err != nil {
+			if o.mutated, err = rawjson.Apply(o.raw, patch.Bytes()); err != nil {
 				return err
 			}
 		}
@@ -259,7 +259,7 @@ func (d *Document) replace(path []string, value json.RawMessage) (err error) {
 		d.json = value
 		return nil
 	}
-	d.json, err = jsonpatch.Apply(d.json, fmt.Appendf(nil, `[{"op":"replace","path":%q,"value":%s}]`, "/"+strings.Join(path, "/"), value))
+	d.json, err = rawjson.Apply(d.json, fmt.Appendf(nil, `[{"op":"replace","path":%q,"value":%s}]`, "/"+strings.Join(path, "/"), value))
 	return err
 }
 

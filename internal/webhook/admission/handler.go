@@ -18,7 +18,7 @@ import (
 
 	"github.com/go-logr/logr"
 
-	"github.com/lanyard-dev/lanyard/internal/jsonscan"
+	"github.com/lanyard-dev/lanyard/internal/rawjson"
 	"github.com/lanyard-dev/lanyard/internal/texts"
 	"github.com/lanyard-dev/lanyard/internal/webhook/bounds"
 	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
@@ -28,7 +28,7 @@ import (
 type Decider[T any] interface {
 	// Read reads the object that is the next value of s. It replaces the previous
 	// content of object, which may refer to the text of s afterwards.
-	Read(s *jsonscan.Scanner, object *T) error
+	Read(s *rawjson.Scanner, object *T) error
 	// Decide decides about a request. The context ends shortly before the API
 	// server stops waiting. A *reason.Error denies the object. Every other error is a
 	// fault: the API server applies the failure policy. The response may refer to the
@@ -101,7 +101,7 @@ func NewHandler[T any](decider Decider[T], budget *Budget, recorder Recorder, lo
 // again.
 type memory[T any] struct {
 	body              []byte
-	scanner           jsonscan.Scanner // of the body
+	scanner           rawjson.Scanner // of the body
 	request           Request[T]
 	object, oldObject T
 	patch             []byte

@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"github.com/lanyard-dev/lanyard/internal/jsonscan"
+	"github.com/lanyard-dev/lanyard/internal/rawjson"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/mutate/internal/pod"
 )
@@ -21,7 +21,7 @@ import (
 func read(t *testing.T, text string) *pod.Pod {
 	t.Helper()
 	p := new(pod.Pod)
-	if err := p.Read(jsonscan.New([]byte(text)), new(annotations.Settings)); err != nil {
+	if err := p.Read(rawjson.NewScanner([]byte(text)), new(annotations.Settings)); err != nil {
 		t.Fatal(err)
 	}
 	return p
@@ -297,11 +297,11 @@ func FuzzReadAll(f *testing.F) {
 	f.Add([]byte(`{"spec":{"containers":[{"env":[{"value":"\u0041","valueFrom":{"fieldRef":{}}}]}],"volumes":[{"projected":{"sources":null}}]}}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		all, err := pod.ReadAll(text)
-		if err == nil && jsonscan.New(text).Kind() == jsonscan.Null {
+		if err == nil && rawjson.NewScanner(text).Kind() == rawjson.Null {
 			return
 		}
 		p := new(pod.Pod)
-		errRead := p.Read(jsonscan.New(text), new(annotations.Settings))
+		errRead := p.Read(rawjson.NewScanner(text), new(annotations.Settings))
 		if errRead == nil {
 			errRead = p.ReadLists()
 		}
