@@ -158,8 +158,8 @@ func checkVerify(object *annotations.Object, account *annotations.ServiceAccount
 		return nil
 	}
 	path := field.NewPath("metadata", "annotations").Key(annotations.Verify)
-	mistake := field.Forbidden(path, "is not available with policies: remove it, or run lanyard-webhook")
-	return &reason.Error{Reason: reason.InvalidAnnotation, Err: fmt.Errorf("serviceaccount %q: %w", object.Namespace+"/"+object.Name, mistake)}
+	err := fmt.Errorf("serviceaccount %q: %w", object.Namespace+"/"+object.Name, field.Forbidden(path, unavailable))
+	return &reason.Error{Reason: reason.InvalidAnnotation, Err: err}
 }
 
 // addIdentity adds the values of an identity to a row.
