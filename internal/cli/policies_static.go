@@ -89,7 +89,7 @@ func (k *compiler) webhooks() ([]manifest, error) {
 	for _, name := range []string{"Validating", "Mutating"} {
 		list := texts[name+"WebhookConfiguration"]
 		if err == nil && len(list) == 0 {
-			err = fmt.Errorf("%s: got no %sWebhookConfiguration, want the output of helm template", k.webhook, name)
+			err = fmt.Errorf("%s has no %sWebhookConfiguration: use the output of helm template", k.webhook, name)
 		}
 		all = append(all, manifest{name + "AdmissionWebhook", "WebhookAdmissionConfiguration", strings.ToLower(name) + "-webhooks", strings.Join(list, "---\n")})
 	}

@@ -169,7 +169,7 @@ func TestStaticWebhookNeedsAURL(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "static")
 	for file, want := range map[string]string{
 		"../../deploy/base/50-mutatingwebhookconfiguration.yaml": "mutatingwebhookconfiguration lanyard: webhooks[0].clientConfig has no url",
-		"../../deploy/base/40-deployment.yaml":                   "got no ValidatingWebhookConfiguration",
+		"../../deploy/base/40-deployment.yaml":                   "has no ValidatingWebhookConfiguration",
 	} {
 		streams, _, _, notes := genericiooptions.NewTestIOStreams()
 		if code := cli.Run(t.Context(), []string{"lanyard", "policies", "--webhook", file, "--static", dir}, streams); code != 1 || !strings.Contains(notes.String(), want) {
