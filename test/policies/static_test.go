@@ -109,13 +109,12 @@ func startStatic(t *testing.T, dir string) (*controlplane.ControlPlane, *kuberne
 // ServiceAccount and the first pod. Nobody can delete the configurations through the API.
 func TestStaticWebhook(t *testing.T) {
 	t.Parallel()
-	const deployDir = "../../deploy/base"
 	certificates, dir := t.TempDir(), filepath.Join(t.TempDir(), "static")
 	certificate, key, ca, err := controlplane.NewServingCertificate(certificates, "127.0.0.1")
 	must(t, "the certificate", err)
 	ports, err := webhook.FreePorts(t.Context(), 1)
 	must(t, "a port", err)
-	mutating, validating, err := webhook.Registration(deployDir, "https://127.0.0.1:"+ports[0], ca)
+	mutating, validating, err := webhook.Registration("../../deploy/base", "https://127.0.0.1:"+ports[0], ca)
 	must(t, "the webhook configurations", err)
 	streams, in, _, notes := genericiooptions.NewTestIOStreams()
 	for _, configuration := range []any{mutating, validating} {
@@ -128,10 +127,8 @@ func TestStaticWebhook(t *testing.T) {
 	}
 	plane, client := startStatic(t, dir)
 
-	user, err := webhook.Grant(t.Context(), plane, deployDir)
-	must(t, "the rights of the webhook", err)
 	kubeconfig := filepath.Join(certificates, "kubeconfig")
-	must(t, "kubeconfig", controlplane.WriteKubeconfig(kubeconfig, user))
+	must(t, "kubeconfig", plane.Kubeconfig(kubeconfig))
 	binary, err := webhook.Build(t.Context(), t.TempDir(), false)
 	must(t, "the webhook", err)
 	running, err := webhook.Start(t.Context(), webhook.Options{
