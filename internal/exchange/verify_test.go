@@ -65,7 +65,7 @@ func run(t *testing.T, variables map[string]string, files map[string]string, tra
 			}
 			return nil, &os.PathError{Op: "open", Path: name, Err: os.ErrNotExist}
 		},
-		Client: client, Log: func(line string) { log += line + "\n" },
+		Client: client, Timeout: exchange.VerifyTimeout, Log: func(line string) { log += line + "\n" },
 	}
 	start := time.Now()
 	err = v.Run(t.Context())
@@ -227,7 +227,7 @@ func TestTheEndOfThePod(t *testing.T) {
 		client := &http.Client{Transport: responding(403, refused)}
 		v := &exchange.Verifier{
 			Getenv: func(name string) string { return onAWS[name] }, ReadFile: func(string, int64) ([]byte, error) { return []byte(podToken), nil },
-			Client: client, Log: func(string) { cancel() },
+			Client: client, Timeout: exchange.VerifyTimeout, Log: func(string) { cancel() },
 		}
 		start := time.Now()
 		if err := v.Run(ctx); err == nil || !strings.Contains(err.Error(), "AWS denies") || time.Since(start) != 0 {
