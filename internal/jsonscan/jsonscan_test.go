@@ -76,7 +76,7 @@ func FuzzSkip(f *testing.F) {
 	})
 }
 
-// decode builds with the scanner what encoding/json builds.
+// decode decodes like encoding/json, with the scanner.
 func decode(s *jsonscan.Scanner) (any, error) {
 	switch s.Kind() {
 	case jsonscan.Object:
@@ -191,8 +191,8 @@ func TestScannerErrorsDoNotShowNames(t *testing.T) {
 	}
 }
 
-// Each request has a stack of its own. This test runs next to no other: it reads what the
-// stacks of the process take.
+// Each request has its own stack. The test is not parallel, because it measures the stacks of
+// the process.
 //
 //nolint:paralleltest // see above
 func TestScannerNeedsLittleStackForADeepValue(t *testing.T) {

@@ -207,7 +207,7 @@ func TestHelpExplainsEveryFlagInAGroup(t *testing.T) {
 	}
 }
 
-// The command line of a webhook that runs without objects of its own.
+// The command line of a webhook that runs without Kubernetes objects of its own.
 func TestTheStandAloneCommandLineIsComplete(t *testing.T) {
 	t.Parallel()
 	o, fs := parsed(t, "--kubeconfig", "K", "--bind-address", "127.0.0.1", "--secure-port", "9443",

@@ -32,7 +32,7 @@ func builtin() *provider.Injection {
 	return provider.NewInjection(identities, &provider.Subject{Namespace: "ns", ServiceAccount: "sa", MountPath: mountPath, TokenExpirationSeconds: 3600})
 }
 
-// variables are what a container gets that sets none of them, by provider.
+// variables are the variables, by provider, for a container that sets none itself.
 var variables = map[string][]variableSpec{
 	"aws": {
 		{Name: "AWS_ROLE_ARN", Value: "arn:aws:iam::111122223333:role/r"},

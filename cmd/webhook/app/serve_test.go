@@ -15,7 +15,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/webhook/metadatacache"
 )
 
-// fakeCertificate is a source of a certificate that is ready or not.
+// fakeCertificate is a certificate source whose readiness a test sets.
 type fakeCertificate struct {
 	certificateSource
 	ready bool

@@ -153,8 +153,7 @@ func TestThePlanHasEveryKey(t *testing.T) {
 	}
 }
 
-// What the webhook adopts and what migrate writes must be the same: for any
-// annotations, and in any order of the two.
+// The webhook and migrate must translate all annotations alike, in whichever order they run.
 func TestMigrateAgreesWithAdoption(t *testing.T) {
 	t.Parallel()
 	s := newSettings(t)

@@ -46,7 +46,7 @@ func newPod() *corev1.Pod {
 	return &corev1.Pod{Spec: corev1.PodSpec{ServiceAccountName: "cart", Containers: []corev1.Container{{Name: "main"}}}}
 }
 
-// injectedPod returns what Lanyard makes of newPod.
+// injectedPod returns newPod after injection.
 func injectedPod(t *testing.T, role string) *corev1.Pod {
 	t.Helper()
 	return injectPod(t, newPod(), role)
@@ -626,8 +626,7 @@ func TestContainers(t *testing.T) {
 	}
 }
 
-// explain used to blame the API server for pods without a container
-// that takes part.
+// explain used to blame the API server for pods in which no container is injected.
 func TestAPodWithoutAContainerThatTakesPart(t *testing.T) {
 	t.Parallel()
 	taken := newPod()
@@ -678,7 +677,7 @@ func TestAPodThatTheObjectSelectorDoesNotSelect(t *testing.T) {
 	}
 }
 
-// Every denial says what to do.
+// Every denial has a next step.
 func TestEveryDenialHasAFix(t *testing.T) {
 	t.Parallel()
 	for _, r := range []reason.Reason{

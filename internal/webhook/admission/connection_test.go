@@ -277,8 +277,8 @@ func TestLargeReviewsThatDoNotEndFillNoMemory(t *testing.T) {
 			}()
 		}
 		synctest.Wait()
-		// In addition, each connection has the first part of a body and the buffers of the
-		// network and of net/http.
+		// In addition, each connection holds the first part of a body, and buffers of the
+		// network and net/http.
 		const each = 64<<10 + connBuffer + 4<<10
 		held := f.budget.Held().Bodies
 		if got := taken.Load(); got > held+clients*each {

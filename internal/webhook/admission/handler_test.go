@@ -316,11 +316,11 @@ func TestAnyUIDComesBackAsItWas(t *testing.T) {
 	}
 }
 
-// secret stands in every place of a request whose content is nobody's to log.
+// secret is in every part of a request that must not be logged.
 const secret = "eyJhbGciOiJSUzI1NiJ9.c2VjcmV0.s3cr3t"
 
-// secretive is a pod that holds the secret in an environment variable, in an
-// annotation and as the name of a key.
+// secretive is a pod with the secret in an environment variable, in an annotation and as a
+// key.
 const secretive = `{"kind":"Pod","metadata":{"annotations":{"example.com/token":"` + secret + `"}},` +
 	`"spec":{"containers":[{"name":"main","env":[{"name":"PASSWORD","value":"` + secret + `"}],"` + secret + `":1}]}}`
 
@@ -449,8 +449,7 @@ func TestAnAnswerThatCannotBeSentIsLogged(t *testing.T) {
 	}
 }
 
-// FuzzHandler: whatever is sent, there is an answer, and it is a review or says
-// what is wrong.
+// FuzzHandler checks that every request gets a response: a review or an error.
 func FuzzHandler(f *testing.F) {
 	for _, body := range []string{
 		review, review[:40], "", "{}", "null", "[]", "\xff", `{"request":{"object":{}}}`,

@@ -21,7 +21,7 @@ var (
 
 var errTaken = errors.New("taken")
 
-// take takes from a claim, and waits for long.
+// take takes from a claim with a long deadline.
 func take(c *Claim, n int64) error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()

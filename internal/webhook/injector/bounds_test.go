@@ -75,8 +75,8 @@ func TestWhatIsSaidOfAPodIsBounded(t *testing.T) {
 	}
 }
 
-// What a user writes into annotations must not become many times larger in memory.
-// This test runs next to no other: it counts what the process allocates.
+// Annotations must not take many times their size in memory. The test is not parallel,
+// because it counts the allocations of the process.
 //
 //nolint:paralleltest // see above
 func TestAnnotationsAllocateNotMuchMoreThanTheirText(t *testing.T) {
@@ -110,7 +110,7 @@ func TestAnnotationsAllocateNotMuchMoreThanTheirText(t *testing.T) {
 	}
 }
 
-// handlerOf returns a handler with a budget of its own.
+// handlerOf returns a handler with a separate budget.
 func handlerOf[T any](d admission.Decider[T]) http.Handler {
 	return admission.NewHandler(d, admission.NewBudget(), uncounted{}, logr.Discard())
 }
@@ -195,9 +195,8 @@ func longestThreeClouds() map[string]string {
 	return values
 }
 
-// One dry run of a pod of 32,000 tiny containers must not take a replica's
-// memory (128 MiB). This test runs next to no other: it counts what the process
-// allocates.
+// One dry run of a pod with 32,000 tiny containers must not use up a replica's memory (128
+// MiB). The test is not parallel, because it counts the allocations of the process.
 //
 //nolint:paralleltest // see above
 func TestAPodOfVeryManyContainersAllocatesLittle(t *testing.T) {
@@ -253,7 +252,7 @@ func TestTheLargestValidAccountIsWithinTheBound(t *testing.T) {
 	}
 }
 
-// The memory for what a container gets is reserved before its identity is known.
+// The memory for the additions to a container is reserved before its identity is known.
 func TestAPodOfTheLongestValidIdentityIsInjected(t *testing.T) {
 	t.Parallel()
 	pods, _ := newPods(t, abuse.LongestIdentity())

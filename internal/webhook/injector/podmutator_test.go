@@ -23,7 +23,7 @@ import (
 // plainPod is a pod of the account team/app.
 const plainPod = `{"metadata":{"name":"pod"},"spec":{"serviceAccountName":"app","containers":[{"name":"main"}]}}`
 
-// summary is what a decision comes down to.
+// summary summarizes a decision.
 type summary struct {
 	Reason reason.Reason
 	Code   int // 0 where allowed
@@ -92,7 +92,7 @@ func TestAPodIsDeniedOnlyIfItsServiceAccountIsKnownToAsk(t *testing.T) {
 	}
 }
 
-// counting counts what it is asked for.
+// counting counts lookups.
 type counting struct {
 	objects
 	asked []string
@@ -322,7 +322,7 @@ func TestTheTokenMountPathHasOneSpelling(t *testing.T) {
 
 func TestADollarSignOfAnIdentityIsNotExpandedByTheKubelet(t *testing.T) {
 	t.Parallel()
-	// Nothing that IAM lets stand in a role's path is refused, and "$" is.
+	// All characters that IAM allows in the path of a role are accepted, but not "$".
 	const odd = "arn:aws:iam::111122223333:role/a$(HOME)/$b/app"
 	pods, _ := newPods(t, map[string]string{"lanyard.dev/aws-role-arn": odd})
 	response := ask(t, pods, create([]byte(plainPod)))

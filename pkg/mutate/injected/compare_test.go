@@ -292,7 +292,7 @@ func BenchmarkCompare(b *testing.B) {
 	}
 }
 
-// A Comparer keeps what a pod gets, which depends on the pod too.
+// A Comparer caches injections, which also depend on the pod.
 func TestAComparerComparesPodsThatGetDifferentThings(t *testing.T) {
 	t.Parallel()
 	s, serviceAccount := newSettings(t), account(aws)

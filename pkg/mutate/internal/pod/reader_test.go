@@ -26,7 +26,7 @@ func read(t *testing.T, text string) *pod.Pod {
 	return p
 }
 
-// summary has the fields of a Pod besides its lists.
+// summary contains the fields of a Pod without its lists.
 type summary struct {
 	Name, ServiceAccountName, InjectLabel string
 	Annotations                           map[string]string
@@ -207,8 +207,7 @@ func TestReadLeavesTheListsUnread(t *testing.T) {
 	}
 }
 
-// FuzzReadAll: no text makes the reader panic, and what it reads is a part of the text or of the
-// strings in it.
+// FuzzReadAll checks that the reader never panics, and that results are parts of the text.
 func FuzzReadAll(f *testing.F) {
 	f.Add([]byte(full))
 	f.Add([]byte(`{"spec":{"containers":[{"env":[{"value":"\u0041","valueFrom":{"fieldRef":{}}}]}],"volumes":[{"projected":{"sources":null}}]}}`))
