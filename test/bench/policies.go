@@ -174,7 +174,7 @@ func (b *bench) preparePolicies(ctx context.Context, dir string) (*cluster, erro
 			if mode.policies {
 				withPolicies = append(withPolicies, namespace)
 			}
-			// createNamespace creates one of the labelled ServiceAccounts.
+			// createNamespace also creates a labelled ServiceAccount.
 			if err := c.createAccounts(ctx, namespace, labelled-1, labelled-1, nil); err != nil {
 				return nil, err
 			}

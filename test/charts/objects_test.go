@@ -35,8 +35,8 @@ func eachValueSet(t *testing.T, check func(t *testing.T, in install, r *renderin
 	}
 }
 
-// newDecoder knows Kubernetes, cert-manager and the Prometheus operator, and
-// rejects fields that their types do not have.
+// newDecoder decodes the types of Kubernetes, cert-manager and the Prometheus operator, and
+// rejects unknown fields.
 func newDecoder(t *testing.T) runtime.Decoder {
 	t.Helper()
 	scheme := runtime.NewScheme()
@@ -142,7 +142,7 @@ func checkRestricted(t *testing.T, specs map[string]corev1.PodSpec) {
 	}
 }
 
-// checkHardening checks what Pod Security does not check.
+// checkHardening makes checks that Pod Security does not.
 func checkHardening(t *testing.T, key string, spec *corev1.PodSpec) {
 	t.Helper()
 	if spec.SecurityContext.RunAsUser != nil {

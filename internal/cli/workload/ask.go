@@ -289,7 +289,7 @@ type Denial struct {
 	Reason reason.Reason
 	// Message is the message of Lanyard behind its reason, or of the API server.
 	Message string
-	// Err is the error of the API server, or the same text if the rules were evaluated here.
+	// Err is the error of the API server, or an equal one if the rules were evaluated locally.
 	Err error
 }
 

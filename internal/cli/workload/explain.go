@@ -99,7 +99,7 @@ type Explanation struct {
 	ServiceAccount ServiceAccount `json:"serviceAccount"`
 	// New is the outcome for a new pod.
 	New NewPod `json:"new"`
-	// Live is about the pod that the user asked about.
+	// Live describes the pod that the user asked about.
 	Live *Live `json:"live,omitempty"`
 	// InjectedBy describes an installation with policies; empty for the webhook only.
 	InjectedBy string `json:"injectedBy,omitempty"`

@@ -44,7 +44,7 @@ type Row struct {
 	// Local is why differing pods were compared with a pod that was evaluated here, and not
 	// by the cluster, or empty if the cluster was asked, or if no pod differs.
 	Local string `json:"-"`
-	// Problem has the reasons why new pods are unknown.
+	// Problem contains the reasons why the credentials of new pods are unknown.
 	Problem string `json:"-"`
 	// Shadows are the findings about variables because of which SDKs ignore the credentials.
 	Shadows []mutate.Finding `json:"-"`

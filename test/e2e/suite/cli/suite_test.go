@@ -119,7 +119,7 @@ func setUpUser(ctx context.Context) {
 	}
 }
 
-// ends are what must be removed after all specs, the last first.
+// ends are cleanup functions, which run in reverse order after all specs.
 var ends []func(context.Context) error
 
 func atTheEnd(do func(context.Context) error) { ends = append(ends, do) }
@@ -196,8 +196,7 @@ func rolledOut(ctx context.Context, name string) {
 	}).Should(Succeed())
 }
 
-// newPod creates a pod that is never started: nothing looks at what it does. It has a
-// container main and perhaps others.
+// newPod creates a pod that is never started, with a container main and perhaps others.
 func newPod(ctx context.Context, namespace, name, account string, annotations map[string]string, others ...string) {
 	GinkgoHelper()
 	pod := framework.SDKPod(account, framework.Go, "aws")

@@ -41,7 +41,7 @@ const (
 // read are the values that an SDK has read, by names of its own.
 type read map[string]string
 
-// tests has the readers of the SDKs by provider.
+// tests maps providers to the readers of their SDKs.
 func tests() map[string]struct {
 	read func(t *testing.T, file string) read
 	want func(file string) read
@@ -110,7 +110,7 @@ func TestAllReadyMadeProvidersAreTested(t *testing.T) {
 	}
 }
 
-// pod has the parts of a pod that matter here.
+// pod contains the parts of a pod that matter here.
 type pod struct {
 	Metadata struct{ Annotations map[string]string }
 	Spec     struct {
