@@ -658,7 +658,7 @@ func TestLoadConfigDenies(t *testing.T) {
 	}
 }
 
-func TestLoadConfigDeniesWhatIsNotAMapping(t *testing.T) {
+func TestLoadConfigRejectsFilesThatAreNotMappings(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct{ text, want string }{
 		"a setting that is set twice": {"secure-port: 1\nsecure-port: 2", `line 2: mapping key "secure-port" already defined at line 1`},

@@ -447,7 +447,7 @@ func sessionName(namespace, serviceAccount string) string {
 	return expanded(injection)["AWS_ROLE_SESSION_NAME"]
 }
 
-func TestSessionNameIsWhatSTSAccepts(t *testing.T) {
+func TestSTSAcceptsSessionNames(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct{ namespace, serviceAccount, want string }{
 		"the shortest names":             {"n", "s", "s@n"},

@@ -122,7 +122,7 @@ var environmentCases = map[string]struct {
 	"everything is its own":                              {set("AWS_WEB_IDENTITY_TOKEN_FILE", own) + "," + set("AZURE_FEDERATED_TOKEN_FILE", own) + "," + set("GOOGLE_APPLICATION_CREDENTIALS", own) + "," + set("LANYARD_TOKEN_FILE", own), nil, []string{"environment_taken", "environment_taken", "environment_taken", "environment_taken"}},
 }
 
-func TestWhatAContainerSetsStaysAndTheRestIsFilledIn(t *testing.T) {
+func TestVariablesOfTheContainerStay(t *testing.T) {
 	t.Parallel()
 	for name, test := range environmentCases {
 		t.Run(name, func(t *testing.T) {

@@ -89,7 +89,7 @@ func TestNothingIsMountedBelowAReadOnlyVolume(t *testing.T) {
 	}
 }
 
-func TestTheFindingSaysWhatIsAbove(t *testing.T) {
+func TestTheFindingNamesTheVolumeAbove(t *testing.T) {
 	t.Parallel()
 	for mounted, want := range map[string]string{
 		"/var/run/secrets/lanyard": `mount_path_taken: container "main": the read-only volume "own" is mounted at /var/run/secrets/lanyard, above the path of the token, so it gets no identity`,

@@ -101,7 +101,7 @@ func TestTheGuardHasTheRulesOfEachPeer(t *testing.T) {
 	}
 }
 
-func TestWithoutAdoptionTheWebhookIsNotCalledForOthersAnnotations(t *testing.T) {
+func TestWithoutAdoptionTheWebhookIgnoresOtherAnnotations(t *testing.T) {
 	without := serviceAccountExpression(t, "")
 	if strings.Contains(without, "adopted") || strings.Contains(without, "oldObject") {
 		t.Errorf("got expression\n%s", without)

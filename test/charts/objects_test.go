@@ -60,7 +60,7 @@ func decode[T any](t *testing.T, o object) *T {
 	return into
 }
 
-func TestEachObjectIsOfItsTypeAndThereOnce(t *testing.T) {
+func TestObjectsAreValidAndUnique(t *testing.T) {
 	decoder := newDecoder(t)
 	check := func(t *testing.T, objects []object) {
 		t.Helper()

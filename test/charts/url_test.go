@@ -75,7 +75,7 @@ func TestTheCertificateIsForTheHostOfTheURL(t *testing.T) {
 	}
 }
 
-func TestTheServiceNamesWhatTheCertificateMustBeFor(t *testing.T) {
+func TestTheCertificateIsForTheService(t *testing.T) {
 	for values, want := range map[string]string{"": serverName, "webhook: {url: 'https://lanyard.example:9443'}": "lanyard.example"} {
 		text := find(render(t, defaultInstall, parseValues(t, values)).objects, "Service")[0].text
 		if !strings.Contains(text, "# The certificate must be valid for "+want+".\n") {

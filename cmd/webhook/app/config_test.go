@@ -78,7 +78,7 @@ func newProgram(t *testing.T, file string, log logr.Logger) *program {
 }
 
 // A mistake that is reported only at the start would stay unnoticed until no replica starts.
-func TestAReloadUsesAndDeniesWhatAStartDoes(t *testing.T) {
+func TestReloadAndStartAcceptTheSameFiles(t *testing.T) {
 	t.Parallel()
 	const identities = "identities: [{namespace: a, serviceAccount: b, annotations: {first-role: r}}]\n"
 	start := "secure-port: 8443\n" + providerFile("first") + identities

@@ -57,7 +57,7 @@ func newTestCache(t *testing.T, synced bool) *metadatacache.Cache {
 	return c
 }
 
-func TestWhatServingWaitsFor(t *testing.T) {
+func TestServingWaitsForCertificateAndCaches(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		certificate, serviceAccounts, namespaces bool

@@ -103,7 +103,7 @@ func (c *damaged) lines(now time.Time) []finding.Finding {
 	return append(append(lines, Guard(c.mutating, c.policies)), Fences(c.mutating, c.policies, c.selfManaged, c.unread)...)
 }
 
-func TestWhatIsWrongWithAnInstallation(t *testing.T) {
+func TestProblemsOfAnInstallation(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		damage func(*damaged)
@@ -504,7 +504,7 @@ func TestPeers(t *testing.T) {
 }
 
 // The first steps of a switch leave the guard off: the other webhook gives credentials.
-func TestAGuardThatIsOffDuringASwitchIsNoFailure(t *testing.T) {
+func TestGuardMayBeOffDuringMigration(t *testing.T) {
 	t.Parallel()
 	for status, want := range map[finding.Status]finding.Status{finding.Failed: finding.Warning, finding.OK: finding.OK, finding.Skipped: finding.Skipped} {
 		if got := DuringSwitch(finding.Finding{Status: status}); got.Status != want {

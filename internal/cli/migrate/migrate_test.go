@@ -536,7 +536,7 @@ func TestSeveralPeersAtOnce(t *testing.T) {
 }
 
 // The table must name annotations and flags that Lanyard has.
-func TestTheTableBecomesWhatLanyardHas(t *testing.T) {
+func TestTheTableNamesExistingAnnotationsAndSettings(t *testing.T) {
 	t.Parallel()
 	sets := options.New().Flags()
 	isFlag := func(name string) bool {

@@ -295,7 +295,7 @@ func TestLargeReviewsThatDoNotEndFillNoMemory(t *testing.T) {
 }
 
 // A client that stops reading or sending does not delay other clients.
-func TestASlowClientDelaysNobody(t *testing.T) {
+func TestSlowClientsDoNotDelayOthers(t *testing.T) {
 	t.Parallel()
 	// The decision takes nearly as much as the budget allows for a usual one.
 	review := withElements(280)

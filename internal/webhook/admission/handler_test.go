@@ -27,7 +27,7 @@ import (
 // notReview is how a request that is no review is counted.
 var notReview = []record{{"", "error", "invalid_review"}}
 
-func TestWhatIsNoReviewIsRejectedWithItsMistake(t *testing.T) {
+func TestInvalidReviewsAreRejectedWithTheirMistake(t *testing.T) {
 	t.Parallel()
 	with := func(old, replacement string) string { return strings.Replace(review, old, replacement, 1) }
 	long := review + strings.Repeat(" ", admission.MaxBodyBytes+1-len(review))
@@ -175,7 +175,7 @@ func TestAReviewIsTakenHoweverItIsWritten(t *testing.T) {
 	}
 }
 
-func TestAnAnswerIsWhatTheAPIHasForTheDecision(t *testing.T) {
+func TestResponsesDecodeAsAPITypes(t *testing.T) {
 	t.Parallel()
 	patchType := admissionv1.PatchTypeJSONPatch
 	failure := func(code int32, status metav1.StatusReason, message string) *metav1.Status {
@@ -293,7 +293,7 @@ func TestASubresourceIsCountedAsOne(t *testing.T) {
 	}
 }
 
-func TestAnyUIDComesBackAsItWas(t *testing.T) {
+func TestTheUIDIsReturnedUnchanged(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct{ written, want string }{
 		"quotes and backslashes":    {`\"\\\/`, `"\/`},
@@ -361,7 +361,7 @@ func TestAPanicIsAFaultAndShowsNothingOfTheObject(t *testing.T) {
 	}
 }
 
-func TestTheLogHoldsNothingOfTheObject(t *testing.T) {
+func TestTheLogDoesNotContainTheObject(t *testing.T) {
 	t.Parallel()
 	full := strings.Replace(review, `{"kind":"Pod"}`, secretive, 1)
 	tests := map[string]struct {

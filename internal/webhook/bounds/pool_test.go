@@ -28,9 +28,9 @@ func take(c *Claim, n int64) error {
 	return c.Take(ctx, n)
 }
 
-// TestMemoryGoesToTheClientThatHoldsTheLeast: a client with very many requests does
+// TestTheClientWithTheLeastMemoryIsNext: a client with very many requests does
 // not delay the request of another client by more than the request in progress.
-func TestMemoryGoesToTheClientThatHoldsTheLeast(t *testing.T) {
+func TestTheClientWithTheLeastMemoryIsNext(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := NewPool(100, 0, errTaken)
@@ -135,9 +135,9 @@ func TestAClaimThatBecomesIdleLaterIsInterruptedToo(t *testing.T) {
 	})
 }
 
-// TestTheBodyThatHoldsTheMostIsCompletedFirst: bodies of one client do not stop each
+// TestTheLargestPartialBodyIsCompletedFirst: bodies of one client do not stop each
 // other.
-func TestTheBodyThatHoldsTheMostIsCompletedFirst(t *testing.T) {
+func TestTheLargestPartialBodyIsCompletedFirst(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := NewPool(100, 0, errTaken)

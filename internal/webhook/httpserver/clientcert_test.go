@@ -237,7 +237,7 @@ func longChain(t *testing.T, ca *authority) tls.Certificate {
 	return certificate
 }
 
-func TestWhoIsLetIn(t *testing.T) {
+func TestAcceptedClientCertificates(t *testing.T) {
 	t.Parallel()
 	ours, foreign := newAuthority(t, "ours"), newAuthority(t, "ours") // of the same name
 	expired, server := caller("kube-apiserver"), caller("kube-apiserver")

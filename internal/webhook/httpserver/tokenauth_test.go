@@ -119,7 +119,7 @@ func TestAFailureIsLoggedOnceASecondWithoutTheToken(t *testing.T) {
 	}
 }
 
-func TestTheAPIServerIsNotAskedWithoutLimit(t *testing.T) {
+func TestTokenReviewsAreLimited(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		client := newClient()

@@ -60,7 +60,7 @@ func TestAPodThatNoAPIServerStoresIsRefusedBeforeItCostsMuch(t *testing.T) {
 	}
 }
 
-func TestWhatIsSaidOfAPodIsBounded(t *testing.T) {
+func TestMessagesAboutAPodAreBounded(t *testing.T) {
 	t.Parallel()
 	pods, _ := newPods(t, threeClouds())
 	response := ask(t, pods, create(podOf(100, "", `,"env":[{"name":"AWS_WEB_IDENTITY_TOKEN_FILE","value":"mine"}]`)))
@@ -118,7 +118,7 @@ func handlerOf[T any](d admission.Decider[T]) http.Handler {
 // A request waits until there is memory of this size.
 //
 //nolint:paralleltest // it counts what the process allocates
-func TestADecisionTakesNoMoreThanTheBudgetIsCharged(t *testing.T) {
+func TestDecisionsStayWithinTheChargedMemory(t *testing.T) {
 	variables := `,"env":[` + strings.Repeat(`{"name":"A","value":"b"},`, 50) + `{}]`
 	own := func(names ...string) string {
 		return `,"env":[{"name":"` + strings.Join(names, `","value":"x"},{"name":"`) + `","value":"x"}]`
@@ -263,7 +263,7 @@ func TestAPodOfTheLongestValidIdentityIsInjected(t *testing.T) {
 
 // Users write annotations, and the memory is shared: a ServiceAccount that cannot be
 // valid takes no more of it than a number.
-func TestTheCacheKeepsNoMoreThanAValidServiceAccount(t *testing.T) {
+func TestTheCacheKeepsOnlyValidSizes(t *testing.T) {
 	t.Parallel()
 	pods, _ := newPods(t, nil)
 	if got, want := injector.ServiceAccountCacheOptions(nil, pods.Settings).MaxBytes, pods.MaxServiceAccountBytes(); got != want {

@@ -337,7 +337,7 @@ func TestADollarSignOfAnIdentityIsNotExpandedByTheKubelet(t *testing.T) {
 	}
 }
 
-func TestFieldsThatNobodyKnowsSurviveAtEveryLevel(t *testing.T) {
+func TestUnknownFieldsSurviveAtEveryLevel(t *testing.T) {
 	t.Parallel()
 	const pod = `{"new0":{"a":[1,null]},"metadata":{"new1":1.50,"name":"pod","annotations":{"a/b":"c"},"labels":{"d":"e"}},` +
 		`"spec":{"new2":[],"serviceAccountName":"app","os":{"name":"linux","new3":{}},"nodeSelector":{"new4":"x"},` +
@@ -364,7 +364,7 @@ func TestFieldsThatNobodyKnowsSurviveAtEveryLevel(t *testing.T) {
 	}
 }
 
-func TestAMountThatAnotherWebhookTookAwayIsGivenAgain(t *testing.T) {
+func TestAMountThatAnotherWebhookRemovedIsRestored(t *testing.T) {
 	t.Parallel()
 	pods, _ := newPods(t, threeClouds())
 	first := apply(t, []byte(plainPod), ask(t, pods, create([]byte(plainPod))).Patch)

@@ -37,7 +37,7 @@ func summarize(p *pod.Pod) summary {
 	return summary{p.ShownName(), p.ServiceAccountName, p.InjectLabel, p.Annotations, p.Mirror, p.Windows}
 }
 
-func TestReadReadsWhatDecisionsNeed(t *testing.T) {
+func TestReadReadsTheFieldsForDecisions(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
 		pod  string
@@ -109,7 +109,7 @@ const full = `{"metadata":{"name":"a","generateName":"b","annotations":{"lanyard
 
 func b(text string) []byte { return []byte(text) }
 
-func TestReadAllReadsWhatReadingBackNeeds(t *testing.T) {
+func TestReadAllReadsAllFields(t *testing.T) {
 	t.Parallel()
 	got, err := pod.ReadAll([]byte(full))
 	if err != nil {

@@ -333,7 +333,7 @@ func TestTheRepairOfARoleRepairsIt(t *testing.T) {
 }
 
 // A check that could not run is skipped with its reason, and makes the exit code 2.
-func TestCheckSkipsWhatItCannotExchange(t *testing.T) {
+func TestCheckSkipsUnsupportedExchanges(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		annotations map[string]string
