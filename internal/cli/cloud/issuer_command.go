@@ -77,7 +77,7 @@ func (k *trustIssuerCommand) run(ctx context.Context) error {
 	}
 	result := &issuerResult{Issuer: documents.Discovery.Issuer, Keys: documents.KeyIDs()}
 	if result.SigningKey, err = SigningKey(ctx, k.CLI, client); err != nil {
-		k.Note("warning: the key that signs at present is not known: %v", err)
+		k.Note("warning: the current signing key is unknown: %v", err)
 	}
 	return k.Write(k.CLI, result)
 }

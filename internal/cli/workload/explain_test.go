@@ -289,7 +289,7 @@ func TestNewPods(t *testing.T) {
 		},
 		"the ServiceAccount may not be read, and the pod is not injected": {
 			func(in *Input) { in.ServiceAccount, in.Got = nil, newPod() },
-			injected.Without, "", "the pod is created without credentials. The reason is not known: you may not read its ServiceAccount", false,
+			injected.Without, "", "the pod is created without credentials. The reason is unknown, because you may not read its ServiceAccount", false,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -375,7 +375,7 @@ func TestRunningPodsInTheWordsOfStatus(t *testing.T) {
 		},
 		"not known": {
 			func(in *Input) { in.Live, in.Got, in.Answer.Err = injectedPod(t, role), nil, errors.New("EOF") },
-			injected.Unknown, cluster.GuardOn, "it cannot be compared with a new pod, whose credentials are not known",
+			injected.Unknown, cluster.GuardOn, "it cannot be compared with a new pod, whose credentials are unknown",
 		},
 		"unguarded": {
 			func(in *Input) { in.Live, in.ServiceAccount.Labels = injectedPod(t, role), nil },

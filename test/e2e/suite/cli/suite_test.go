@@ -104,7 +104,7 @@ func setUpUser(ctx context.Context) {
 	n := newInternet()
 	n.addClouds(ctx, emulator.Hosts(), clouds.CA())
 	n.addSite("issuer.example.com", "/production", filepath.Join(user.directory, "issuer"))
-	// Not a name that is public. It is the issuer of the cluster, though.
+	// This name is not public, but it is the issuer of the cluster.
 	n.addSite("kubernetes.default.svc.cluster.local", "", filepath.Join(user.directory, "cluster"))
 	n.addServer("sts.eu-west-2.amazonaws.com", http.HandlerFunc(throttle))
 	ca := filepath.Join(programs, "ca.pem")

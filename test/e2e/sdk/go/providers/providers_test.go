@@ -165,8 +165,7 @@ func setEnvironment(t *testing.T, name string) (file string) {
 	return file
 }
 
-// fields returns fields of a struct that are text, also those that only the SDK itself
-// can use.
+// fields returns the string fields of a struct, including unexported ones.
 func fields(t *testing.T, of any, names ...string) read {
 	t.Helper()
 	values := read{}
