@@ -317,8 +317,8 @@ func AddEndpoint(fs *pflag.FlagSet, endpoint, caFile *string) {
 }
 
 type tokenResult struct {
-	Namespace      string        `json:"namespace"`
-	ServiceAccount string        `json:"serviceAccount"`
+	Namespace      string           `json:"namespace"`
+	ServiceAccount string           `json:"serviceAccount"`
 	Claims         *exchange.Claims `json:"claims"`
 	// Exchange contains the cloud's response for the identity of the ServiceAccount and for
 	// each profile.
