@@ -10,7 +10,7 @@ import (
 )
 
 // maxWords limits the words that people keep true on the pages outside of docs.
-const maxWords = 12850
+const maxWords = 13500
 
 // wordsOfPages limits the pages that grow. Other pages have otherWords.
 var wordsOfPages = map[string]int{
@@ -18,6 +18,7 @@ var wordsOfPages = map[string]int{
 	"test/rules.md":        1350,
 	"README.md":            1150, // the home page
 	"ARCHITECTURE.md":      1100,
+	"CHANGELOG.md":         900,
 }
 
 const otherWords = 800
