@@ -30,7 +30,7 @@ var checkedByPrograms = regexp.MustCompile("(?ms)<!-- begin (\\S+) -->.*?<!-- en
 // wordsOf counts the words of a page that no program checks.
 func wordsOf(p *page) int {
 	words := 0
-	for _, word := range strings.Fields(checkedByPrograms.ReplaceAllString(string(p.source), "]")) {
+	for word := range strings.FieldsSeq(checkedByPrograms.ReplaceAllString(string(p.source), "]")) {
 		if strings.ContainsAny(strings.ToLower(word), "abcdefghijklmnopqrstuvwxyz0123456789") {
 			words++
 		}
