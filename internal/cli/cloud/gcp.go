@@ -4,6 +4,7 @@
 package cloud
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -26,6 +27,9 @@ func trustGCP(token *Token) (Trust, error) {
 	if !ok {
 		return nil, fmt.Errorf("workload identity provider %q is not of the form projects/NUMBER/locations/global/"+
 			"workloadIdentityPools/POOL/providers/PROVIDER", full)
+	}
+	if len(token.Tags) > 0 {
+		return nil, errors.New("--tag: pools, service accounts and roles of Google Cloud have no labels; name another cloud with --cloud, or leave out --tag")
 	}
 	for _, subject := range token.Subjects() {
 		if len(subject) > maxGoogleSubject {

@@ -28,6 +28,7 @@ import (
 	"net/url"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 	"text/template"
 
@@ -58,11 +59,14 @@ type Token struct {
 	Identity, ResourceGroup string
 	// Project is the ID of the project of Google's pool; if it is empty, the shell looks the ID up.
 	Project string
+	// Tags are the tags of the identity and the issuer at the cloud.
+	Tags map[string]string
 	// Grant are permissions that the identity gets, or nil if the user gives it some.
 	Grant *Grant
 	// JWKS are the cluster's public keys, to be uploaded; if it is empty, the provider reads the
-	// keys from the issuer.
-	JWKS string
+	// keys from the issuer. KeepKeys is set if keys that the provider has already are among them.
+	JWKS     string
+	KeepKeys bool
 }
 
 // All returns the tokens for the identity.
@@ -102,6 +106,16 @@ func CheckIssuer(issuer string) error {
 	u, err := url.Parse(issuer)
 	if err != nil || u.Scheme != "https" || u.Hostname() == "" || u.User != nil || strings.ContainsAny(issuer, "?#") || !texts.IsVisible(issuer) {
 		return fmt.Errorf("issuer %q is not an https URL without user, query and fragment", issuer)
+	}
+	return nil
+}
+
+// checkTags returns an error for a tag that the cloud does not allow: one that does not match.
+func (t *Token) checkTags(allowed *regexp.Regexp) error {
+	for _, key := range slices.Sorted(maps.Keys(t.Tags)) {
+		if tag := key + "=" + t.Tags[key]; !allowed.MatchString(tag) {
+			return fmt.Errorf("--tag %q: the cloud allows only tags that match %s", tag, allowed)
+		}
 	}
 	return nil
 }
@@ -157,7 +171,7 @@ func execute(values any, files ...string) (Trust, error) {
 		if err := one.Execute(&text, values); err != nil {
 			return nil, err
 		}
-		all[one.Name()] = text.String()
+		all[one.Name()] = strings.TrimPrefix(text.String(), "\n")
 	}
 	return all, nil
 }
@@ -208,7 +222,10 @@ func list(indent int, texts []string) string {
 }
 
 // cut returns the parts of KEY=VALUE.
-func cut(annotation string) []string { return strings.SplitN(annotation, "=", 2) }
+func cut(annotation string) [2]string {
+	key, value, _ := strings.Cut(annotation, "=")
+	return [2]string{key, value}
+}
 
 // compact returns a value as JSON without the escapes for HTML.
 func compact(value any) string {
