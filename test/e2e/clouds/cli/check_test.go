@@ -283,10 +283,10 @@ var denials = map[string]struct {
 	"Google Cloud with another audience": {gcpFull, func(_ *apiServer, _ *issuertest.Cluster, trust *emulated.Trust) {
 		trust.Google.WorkloadIdentityPoolProviders[0].OIDC.AllowedAudiences = []string{"other"}
 	}, []string{"invalid_grant", "does not allow the audience", "--allowed-audiences https://iam.googleapis.com/" + poolOIDC}},
-	"Google Cloud with another key": {gcpFull, unpublished, []string{"invalid_grant", "the published keys of the issuer are old", "--jwk-json-path jwks.json"}},
+	"Google Cloud with another key": {gcpFull, unpublished, []string{"invalid_grant", "the published keys of the issuer are old", "--keep-keys uploaded.json"}},
 	"Google Cloud without the provider": {gcpFull, func(_ *apiServer, _ *issuertest.Cluster, trust *emulated.Trust) {
 		trust.Google.WorkloadIdentityPoolProviders = nil
-	}, []string{"invalid_target", "the pool or the provider is missing", "gcloud iam workload-identity-pools providers create-oidc kubernetes", "--jwk-json-path jwks.json"}},
+	}, []string{"invalid_target", "the pool or the provider is missing", "gcloud iam workload-identity-pools providers create-oidc kubernetes", "--keep-keys uploaded.json"}},
 	"Google Cloud without the member": {gcpFull, func(_ *apiServer, _ *issuertest.Cluster, trust *emulated.Trust) {
 		trust.Google.ServiceAccounts[0].Policy.Bindings = nil
 	}, []string{"PERMISSION_DENIED", "may not impersonate it", "gcloud iam service-accounts add-iam-policy-binding " + email, "--member " + principal}},
