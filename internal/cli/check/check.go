@@ -43,8 +43,8 @@ func Version(version string) finding.Finding {
 	switch {
 	case err != nil:
 		return finding.Finding{
-			Status: finding.Skipped, Reason: "version_unknown", Text: fmt.Sprintf("Kubernetes has the version %q, which cannot be compared", version),
-			Fix: "Compare it yourself: Lanyard needs 1.29 or newer.",
+			Status: finding.Skipped, Reason: "version_unknown", Text: fmt.Sprintf("the Kubernetes version %q cannot be parsed", version),
+			Fix: "Lanyard needs 1.29 or newer.",
 		}
 	case !parsed.AtLeast(utilversion.MustParseGeneric("1.29.0")):
 		return finding.Finding{
@@ -81,7 +81,7 @@ func Clocks(here time.Duration, nodes map[string]time.Duration) []finding.Findin
 	}
 	if len(wrong) > 0 {
 		found = append(found, finding.Finding{
-			Status: finding.Warning, Reason: "clock_skew", Text: "the clocks of nodes differ from that of the API server: " + strings.Join(wrong, ", ") + ": their kubelets renew tokens too late, or clouds deny them",
+			Status: finding.Warning, Reason: "clock_skew", Text: "the clocks of nodes differ from that of the API server: " + strings.Join(wrong, ", ") + ": kubelets may renew tokens too late, and clouds may reject the tokens",
 			Fix: "Synchronize the clocks of these nodes, for example with chrony.", Link: page("troubleshooting/cloud-denies.md"),
 		})
 	}
@@ -166,10 +166,10 @@ func Peers(all []admissionregistrationv1.MutatingWebhookConfiguration, name stri
 		}
 		found = append(found, finding.Finding{
 			Status: finding.Warning, Reason: "other_webhook", Text: text,
-			Fix: "To take over from it, read the page. Lanyard does not change fields that a container already has.", Link: page("migrate/README.md"),
+			Fix: "The page shows how to migrate from it. Lanyard does not change fields that a container already sets.", Link: page("migrate/README.md"),
 		})
 	}
-	return orPassed(found, "no other webhook that injects identities was found"), switching
+	return orPassed(found, "no other webhook injects identities"), switching
 }
 
 // DuringSwitch judges a guard that denies nothing while Lanyard takes over from another
@@ -180,8 +180,8 @@ func DuringSwitch(f finding.Finding) finding.Finding {
 	}
 	return finding.Finding{
 		Status: finding.Warning, Reason: "guard_off_during_switch",
-		Text: "the guard denies nothing during the switch: while no replica responds, pods start with the credentials of the other webhook only",
-		Fix:  "Turn the guard on after the switch.", Link: page("migrate/README.md"),
+		Text: "the guard is off during the migration: while no replica responds, pods get only the credentials of the other webhook",
+		Fix:  "Turn on the guard after the migration.", Link: page("migrate/README.md"),
 	}
 }
 
@@ -206,20 +206,20 @@ func Replicas(namespace, service, deployment string, pods []corev1.Pod) finding.
 	name, in := namespace+"/"+service, " --namespace "+namespace
 	f := finding.Finding{
 		Status: finding.Failed, Reason: "replicas_not_ready", Text: fmt.Sprintf("Service %s has no ready replica, of %d", name, replicas),
-		Fix: "See why: kubectl describe " + selected + in, Link: page("troubleshooting/webhook-down.md#are-the-replicas-ready"),
+		Fix: "To see why: kubectl describe " + selected + in, Link: page("troubleshooting/webhook-down.md#are-the-replicas-ready"),
 	}
 	switch {
 	case replicas == 0:
 		f.Reason, f.Text = "no_replicas", fmt.Sprintf("Service %s has no pods", name)
-		f.Fix = "Create its Deployment again: no Deployment has the labels of the Service."
+		f.Fix = "Create its Deployment again: the Service selects none."
 		if deployment != "" {
-			f.Fix = "See why, or scale it up: kubectl describe deployment/" + deployment + in
+			f.Fix = "Scale it up, or see why: kubectl describe deployment/" + deployment + in
 		}
 	case ready == 0:
 	case ready == 1:
 		f = finding.Finding{
 			Status: finding.Warning, Reason: "one_replica", Text: fmt.Sprintf("Service %s has 1 ready replica, of %d", name, replicas),
-			Fix: "Run two replicas: with one, every restart is an outage.", Link: page("operations/README.md#when-it-is-down"),
+			Fix: "Run two replicas: with only one, every restart is an outage.", Link: page("operations/README.md#when-it-is-down"),
 		}
 	case ready < replicas:
 		f.Status, f.Text = finding.Warning, fmt.Sprintf("Service %s has %d ready replicas, of %d", name, ready, replicas)
@@ -264,14 +264,14 @@ func Certificates(mutating *admissionregistrationv1.MutatingWebhookConfiguration
 		}
 		found = append(found, finding.Finding{
 			Status: finding.Failed, Reason: "ca_bundle", Text: of + ": caBundle: " + text,
-			Fix: "Find the program that must write the caBundle, and the cause of its failure.", Link: page("troubleshooting/webhook-down.md#the-cabundle-is-wrong"),
+			Fix: "Find out why the program that sets the caBundle did not set it.", Link: page("troubleshooting/webhook-down.md#the-cabundle-is-wrong"),
 		})
 	}
 	end := first.UTC().Format(time.RFC3339)
 	if len(found) == 0 && first.Sub(now) < 7*24*time.Hour {
 		found = append(found, finding.Finding{
 			Status: finding.Warning, Reason: "ca_expires", Text: fmt.Sprintf("webhook %s: caBundle: the last CA expires at %s", of, end),
-			Fix: "Find the program that must renew the CA, and the cause of its failure.", Link: page("install/certificates.md#renewal"),
+			Fix: "Find out why the program that renews the CA did not renew it.", Link: page("install/certificates.md#renewal"),
 		})
 	}
 	return orPassed(found, "the CA in the caBundle is valid until %s", end)
@@ -280,11 +280,11 @@ func Certificates(mutating *admissionregistrationv1.MutatingWebhookConfiguration
 // lastDay returns when the last certificate of a caBundle expires.
 func lastDay(bundle []byte) (last time.Time, err error) {
 	if len(bundle) == 0 {
-		return last, errors.New("it is empty, but must have the CA of the webhook")
+		return last, errors.New("it is empty, but must contain the CA of the webhook")
 	}
 	certificates, err := certutil.ParseCertsPEM(bundle)
 	if err != nil {
-		return last, fmt.Errorf("it has no certificate in the form PEM: %w", err)
+		return last, fmt.Errorf("it contains no PEM certificate: %w", err)
 	}
 	newest := slices.MaxFunc(certificates, func(a, b *x509.Certificate) int { return a.NotAfter.Compare(b.NotAfter) })
 	return newest.NotAfter, nil
@@ -329,10 +329,10 @@ func Leftovers(left []cluster.Leftover, alone bool) []finding.Finding {
 		return nil
 	case denies && alone:
 		f.Status, f.Reason = finding.Failed, "guard_leftover"
-		f.Text = "the guard of an installation that is gone still denies pods: " + of
+		f.Text = "the guard of a removed installation still denies pods: " + of
 		f.Fix = "Remove it, or install Lanyard again: " + remove
 	default:
-		f.Text = "an installation that is gone has left policies: " + of
+		f.Text = "a removed installation left policies behind: " + of
 	}
 	return []finding.Finding{f}
 }
@@ -352,7 +352,7 @@ func scope(namespace string) (where, flag string) {
 func Unguarded(namespace string, n int, example string, byPolicies bool) finding.Finding {
 	where, flag := scope(namespace)
 	f := finding.Finding{
-		Status: finding.Warning, Reason: "unguarded", Text: fmt.Sprintf("%d ServiceAccounts%s need credentials but lack the guard's label, such as %s", n, where, example),
+		Status: finding.Warning, Reason: "unguarded", Text: fmt.Sprintf("%d ServiceAccounts%s need credentials but lack the guard's label, for example %s", n, where, example),
 		Fix: "Run: lanyard label serviceaccounts " + flag, Link: page("operations/monitoring.md#lanyardunguardedserviceaccounts"),
 	}
 	switch {
@@ -360,7 +360,7 @@ func Unguarded(namespace string, n int, example string, byPolicies bool) finding
 		return finding.Passed("every ServiceAccount%s that needs credentials has the guard's label", where)
 	case byPolicies:
 		f.Status, f.Link = finding.Failed, page("policies.md#install")
-		f.Text = fmt.Sprintf("%d ServiceAccounts%s are older than the policies and lack their label, such as %s: new pods start without credentials", n, where, example)
+		f.Text = fmt.Sprintf("%d ServiceAccounts%s are older than the policies and lack their label, for example %s: new pods start without credentials", n, where, example)
 	}
 	return f
 }
@@ -394,10 +394,10 @@ func Pods(namespace string, states map[injected.State]int) []finding.Finding {
 // Unread judges the settings of the webhook, which were not read because of an error.
 func Unread(err error) finding.Finding {
 	if right := probe.MissingRight(err); right != "" {
-		return finding.NoRight(right, "the settings of the webhook cannot be read, so that the built-in defaults are used")
+		return finding.NoRight(right, "the settings of the webhook cannot be read, so the built-in defaults are used")
 	}
 	return finding.Finding{
-		Status: finding.Warning, Reason: "settings_unread", Text: fmt.Sprintf("the settings of the webhook cannot be read, so that the built-in defaults are used: %v", err),
+		Status: finding.Warning, Reason: "settings_unread", Text: fmt.Sprintf("the settings of the webhook cannot be read, so the built-in defaults are used: %v", err),
 		Fix: "Pass the webhook's configuration file with --config.", Link: page("cli/README.md#settings-of-the-webhook"),
 	}
 }
@@ -417,7 +417,7 @@ func Attempts(tried []finding.Finding, servers int) finding.Finding {
 	case bad >= 0:
 		return finding.Finding{
 			Status: finding.Failed, Reason: "one_api_server", Text: fmt.Sprintf("the webhook was called in %d of %s: %s", passed, of, tried[bad].Text),
-			Fix: "Find the API server that cannot reach the webhook: see its log, and its route to the pods.", Link: page("troubleshooting/webhook-down.md#the-probe"),
+			Fix: "Find the API server that cannot reach the webhook: look at its log and its route to the pods.", Link: page("troubleshooting/webhook-down.md#the-probe"),
 		}
 	}
 	return finding.Passed("the API server can call the webhook: it did in %d of %s", passed, of)
@@ -428,7 +428,7 @@ func Attempts(tried []finding.Finding, servers int) finding.Finding {
 // happens without the fence.
 var fences = []struct{ suffix, inPolicies, without string }{
 	{cluster.FenceMarks, policies.KeepMarks(""), "users who may write the status of a pod can change the annotations that Lanyard wrote on it"},
-	{cluster.FenceServiceAccounts, policies.LimitServiceAccounts(""), "very large ServiceAccounts slow the API server down"},
+	{cluster.FenceServiceAccounts, policies.LimitServiceAccounts(""), "very large ServiceAccounts can slow down the API server"},
 	{cluster.FenceRegistration, "", "anyone with the webhook's token can change its webhook configurations"},
 }
 
@@ -437,7 +437,7 @@ var fences = []struct{ suffix, inPolicies, without string }{
 // that is not known.
 func Fences(mutating *admissionregistrationv1.MutatingWebhookConfiguration, policies *cluster.Policies, selfManaged bool, unread error) []finding.Finding {
 	if policies == nil {
-		return []finding.Finding{finding.DoesNotApply("this Kubernetes has no fences: they need 1.30")}
+		return []finding.Finding{finding.DoesNotApply("the fences need Kubernetes 1.30")}
 	}
 	guarded := slices.ContainsFunc(cluster.GuardPolicies(mutating), func(name string) bool { return policies.Policies[name] != nil })
 	var found []finding.Finding
@@ -489,7 +489,7 @@ const fencesPage = "concepts/guard.md#the-fences"
 
 // maybeFence reports a missing fence that the installation may not need.
 func maybeFence(wrong string, unread error) finding.Finding {
-	wrong += ", and it is not known whether it is needed"
+	wrong += ", and could not determine whether it is needed"
 	if right := probe.MissingRight(unread); right != "" {
 		return finding.NoRight(right, "%s", wrong)
 	}
@@ -508,7 +508,7 @@ func Issuer(cluster, public *cloud.Documents, publicErr error, signing string) [
 	switch {
 	case publicErr != nil:
 		f.Text = fmt.Sprintf("the issuer %s cannot be read from here: %v", name, publicErr)
-		f.Fix = "Publish the discovery document and the keys, unless this machine cannot reach the internet."
+		f.Fix = "If this machine has internet access, publish the discovery document and the keys."
 		return []finding.Finding{f}
 	case public == nil:
 		f.Text = fmt.Sprintf("the issuer %s is not public", name)
@@ -518,8 +518,8 @@ func Issuer(cluster, public *cloud.Documents, publicErr error, signing string) [
 	var found []finding.Finding
 	if signing != "" && cluster.Keys[signing] == "" {
 		found = append(found, finding.Finding{
-			Status: finding.Failed, Reason: "key_not_served", Text: fmt.Sprintf("the cluster signs with key %s, but does not serve it", signing),
-			Fix: "Give every API server its public half: --service-account-key-file.", Link: page("issuer.md#change-the-key"),
+			Status: finding.Failed, Reason: "key_not_served", Text: fmt.Sprintf("the cluster signs tokens with key %s, but does not serve it", signing),
+			Fix: "Pass the public key to every API server with --service-account-key-file.", Link: page("issuer.md#change-the-key"),
 		})
 	}
 	wrong, foreign := cloud.Compare(cluster, public, signing)
@@ -528,9 +528,9 @@ func Issuer(cluster, public *cloud.Documents, publicErr error, signing string) [
 		f.Fix = "Publish the documents of the cluster again: lanyard trust issuer --to PLACE, with --fleet if other clusters have this issuer."
 		found = append(found, f)
 	}
-	found = orPassed(found, "the issuer %s is public, and has all keys of the cluster", name)
+	found = orPassed(found, "the issuer %s is public and serves all keys of the cluster", name)
 	if len(foreign) > 0 {
-		found = append(found, finding.Passed("other published keys: %s. The clusters that sign with them can act as this one. If none does, remove them: lanyard trust issuer --remove-key KID --to PLACE", strings.Join(foreign, ", ")))
+		found = append(found, finding.Passed("other published keys: %s. Clusters that sign with them can act as this one. If no cluster does, remove them: lanyard trust issuer --remove-key KID --to PLACE", strings.Join(foreign, ", ")))
 	}
 	return found
 }
@@ -540,7 +540,7 @@ func noRight(resource, namespace string) finding.Finding {
 	where, _ := scope(namespace)
 	return finding.Finding{
 		Status: finding.Failed, Reason: finding.MissingRight, Text: fmt.Sprintf("you may not create %s%s", resource, where),
-		Fix: "Install as an administrator of the cluster.", Link: page("install/README.md"),
+		Fix: "Install as a cluster administrator.", Link: page("install/README.md"),
 	}
 }
 
@@ -548,7 +548,7 @@ func noRight(resource, namespace string) finding.Finding {
 func Absent() finding.Finding {
 	return finding.Finding{
 		Status: finding.Failed, Reason: "not_installed", Text: "Lanyard is not installed: no MutatingWebhookConfiguration has a webhook " + cluster.PodWebhook,
-		Fix: "Install it; lanyard check --pre reports whether the cluster is ready.", Link: page("install/README.md"),
+		Fix: "Install it. To see whether the cluster is ready: lanyard check --pre", Link: page("install/README.md"),
 	}
 }
 
@@ -569,7 +569,7 @@ func Several(i *cluster.Installation) finding.Finding {
 	}
 	fix := "Keep " + i.Registrations[0].Name + ", and remove the other: "
 	if i.Ready[0] == i.Ready[1] { // both serve, or nobody knows
-		fix = "Decide which one to keep. To remove all but " + i.Registrations[0].Name + ": "
+		fix = "Choose one to keep. To remove all but " + i.Registrations[0].Name + ": "
 	}
 	return finding.Finding{
 		Status: finding.Failed, Reason: "several_installations",
@@ -584,7 +584,7 @@ func Installed(found []*admissionregistrationv1.MutatingWebhookConfiguration) []
 		return nil
 	}
 	return []finding.Finding{{
-		Status: finding.Warning, Reason: "installed", Text: "Lanyard is installed already: MutatingWebhookConfiguration " + cluster.Names(found),
+		Status: finding.Warning, Reason: "installed", Text: "Lanyard is already installed: MutatingWebhookConfiguration " + cluster.Names(found),
 		Fix: "Upgrade it, or remove it first.", Link: page("install/upgrade.md"),
 	}}
 }

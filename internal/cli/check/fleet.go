@@ -52,8 +52,8 @@ func fleetKeys(members []Member, public *cloud.Documents) (found []finding.Findi
 	}
 	for _, id := range unknown {
 		found = append(found, finding.Finding{
-			Status: finding.Warning, Reason: "issuer_unknown_key", Text: fmt.Sprintf("key %s is published, and none of the %d clusters has it: whoever has it can act as all of them", id, len(members)),
-			Fix: "If no other cluster signs with it: lanyard trust issuer --fleet --remove-key " + id + " --to PLACE", Link: page(fleetPage),
+			Status: finding.Warning, Reason: "issuer_unknown_key", Text: fmt.Sprintf("key %s is published, but none of the %d clusters serves it: anyone who holds it can act as any of them", id, len(members)),
+			Fix: "If no other cluster signs with it, run: lanyard trust issuer --fleet --remove-key " + id + " --to PLACE", Link: page(fleetPage),
 		})
 	}
 	return found
@@ -75,7 +75,7 @@ func sameNames(members []Member) (found []finding.Finding) {
 		if differences := differences(members, name); differences != "" {
 			found = append(found, finding.Finding{
 				Status: finding.Warning, Reason: "same_name", Text: "ServiceAccount " + name + " is one identity for clouds, but the clusters differ: " + differences,
-				Fix: "Use the same annotations, or other names: in each cluster, it can use what the others trust.", Link: page(fleetPage),
+				Fix: "Use the same annotations, or different names: in each cluster, it can use what the others trust.", Link: page(fleetPage),
 			})
 		}
 	}

@@ -197,7 +197,7 @@ func (k *checkCommand) absent(ctx context.Context) {
 	k.issuer(ctx)
 	if k.serviceAccount != "" {
 		k.add("dry run", finding.Finding{
-			Status: finding.Skipped, Reason: "not_installed", Text: fmt.Sprintf("pods of ServiceAccount %s/%s were not tried: Lanyard is not installed", k.namespace, k.serviceAccount),
+			Status: finding.Skipped, Reason: "not_installed", Text: fmt.Sprintf("pods of ServiceAccount %s/%s were not tested: Lanyard is not installed", k.namespace, k.serviceAccount),
 			Fix: "Install Lanyard first.", Link: page("install/README.md"),
 		})
 	}
@@ -244,11 +244,11 @@ func (k *checkCommand) replicas(ctx context.Context, registration *admissionregi
 	reference := cluster.Entry(registration, cluster.PodWebhook).ClientConfig
 	switch {
 	case errors.Is(err, cluster.ErrOutside):
-		return finding.DoesNotApply("the webhook runs outside of the cluster, at %s", *reference.URL)
+		return finding.DoesNotApply("the webhook runs outside the cluster, at %s", *reference.URL)
 	case apierrors.IsNotFound(err):
 		return finding.Finding{
 			Status: finding.Failed, Reason: "no_service", Text: fmt.Sprintf("Service %s/%s does not exist", reference.Service.Namespace, reference.Service.Name),
-			Fix:  fmt.Sprintf("Install Lanyard again, or remove what is left: kubectl delete mutatingwebhookconfiguration/%[1]s validatingwebhookconfiguration/%[1]s", registration.Name),
+			Fix:  fmt.Sprintf("Install Lanyard again, or remove the rest of it: kubectl delete mutatingwebhookconfiguration/%[1]s validatingwebhookconfiguration/%[1]s", registration.Name),
 			Link: page("operations/README.md#remove-it"),
 		}
 	case err != nil:
@@ -340,7 +340,7 @@ func (k *checkCommand) rights(ctx context.Context) []finding.Finding {
 			found = append(found, noRight(object[0], object[1]))
 		}
 	}
-	return orPassed(found, "you may create all %d kinds of objects that an install creates", len(all))
+	return orPassed(found, "you may create all %d kinds of objects that the installation needs", len(all))
 }
 
 // exchangeTokens adds a line for each token that was presented to its cloud.
@@ -510,7 +510,7 @@ func (k *checkCommand) dryRuns(ctx context.Context, asker *workload.Asker, regis
 	registered := registration != nil && cluster.Entry(registration, cluster.ProbeWebhook) != nil
 	if called.Status == finding.OK && tried.Status != finding.OK && !registered && !probe.Denied(answer.Problem()) {
 		called = finding.Finding{
-			Status: finding.Skipped, Reason: "not_known", Text: "it is not known whether the API server called the webhook: the webhook configurations were not read",
+			Status: finding.Skipped, Reason: "not_known", Text: "could not determine whether the API server called the webhook: the webhook configurations were not read",
 			Fix: "Ask an administrator for the ClusterRole lanyard-view.", Link: page("operations/README.md#rights-of-readers"),
 		}
 	}
@@ -520,10 +520,10 @@ func (k *checkCommand) dryRuns(ctx context.Context, asker *workload.Asker, regis
 		k.add("dry run", tried)
 	case s.chosen == nil && len(s.unread) > 0:
 		k.add("dry run", finding.Finding{
-			Status: finding.Skipped, Reason: "not_known", Text: "no ServiceAccount was tried: not all of them can be read", Fix: "Name a ServiceAccount with --service-account.",
+			Status: finding.Skipped, Reason: "not_known", Text: "no ServiceAccount was tested: not all of them can be read", Fix: "Name a ServiceAccount with --service-account.",
 		})
 	case s.chosen == nil:
-		k.add("dry run", finding.DoesNotApply("no ServiceAccount needs credentials yet, so that none was tried"))
+		k.add("dry run", finding.DoesNotApply("no ServiceAccount needs credentials yet, so none was tested"))
 	}
 }
 
@@ -546,7 +546,7 @@ func (k *checkCommand) judge(serviceAccount string, unread error, answer *worklo
 		return called, finding.Unreadable("ServiceAccount "+serviceAccount, unread)
 	case answer.Err != nil:
 		return called, finding.Finding{
-			Status: finding.Skipped, Reason: "not_known", Text: fmt.Sprintf("pods of ServiceAccount %s were not tried: %v", serviceAccount, answer.Err),
+			Status: finding.Skipped, Reason: "not_known", Text: fmt.Sprintf("pods of ServiceAccount %s were not tested: %v", serviceAccount, answer.Err),
 			Fix: "Pass the webhook's configuration file with --config.", Link: page("cli/README.md#settings-of-the-webhook"),
 		}
 	}
