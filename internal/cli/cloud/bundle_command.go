@@ -88,13 +88,13 @@ func (k *trustCommand) runBundle(ctx context.Context) error {
 		result := &differences{Differences(old, requests)}
 		return command.FoundIf(len(result.Differences) > 0, k.Write(k.CLI, result))
 	}
-	if err := k.checkRemove(); err != nil {
+	result := &bundleResult{}
+	if result.format, err = k.format(); err != nil {
 		return err
 	}
 	if k.settings, err = k.Settings(ctx); err != nil {
 		return err
 	}
-	result := &bundleResult{format: k.format()}
 	var errs []error
 	for _, r := range requests {
 		trusted, err := k.trustRequest(ctx, r)

@@ -64,13 +64,9 @@ func (k *trustIssuerCommand) run(ctx context.Context) error {
 	if k.publicKey != "" {
 		return k.publishFile(ctx)
 	}
-	client, _, err := k.Clients()
+	client, documents, err := ownDocuments(ctx, k.CLI)
 	if err != nil {
 		return err
-	}
-	documents, err := FromCluster(ctx, client.CoreV1().RESTClient())
-	if err != nil {
-		return fmt.Errorf("read the issuer of the cluster: %w", err)
 	}
 	if k.to != "" {
 		return k.publish(ctx, documents)
@@ -80,6 +76,19 @@ func (k *trustIssuerCommand) run(ctx context.Context) error {
 		k.Note("warning: the key that signs at present is not known: %v", err)
 	}
 	return k.Write(k.CLI, result)
+}
+
+// ownDocuments returns a client of the cluster, and the documents of its issuer.
+func ownDocuments(ctx context.Context, c *command.CLI) (kubernetes.Interface, *Documents, error) {
+	client, _, err := c.Clients()
+	if err != nil {
+		return nil, nil, err
+	}
+	documents, err := FromCluster(ctx, client.CoreV1().RESTClient())
+	if err != nil {
+		return nil, nil, fmt.Errorf("read the issuer of the cluster: %w", err)
+	}
+	return client, documents, nil
 }
 
 // SigningKey returns the ID of the key that signs tokens at present. It requests one, which it

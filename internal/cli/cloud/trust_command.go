@@ -205,7 +205,8 @@ func (k *trustCommand) run(ctx context.Context, args []string) error {
 	if err := k.define(); err != nil {
 		return err
 	}
-	if err := k.checkRemove(); err != nil {
+	format, err := k.format()
+	if err != nil {
 		return err
 	}
 	if k.custom() && k.Format == outputTerraform {
@@ -231,23 +232,19 @@ func (k *trustCommand) run(ctx context.Context, args []string) error {
 		return err
 	}
 	k.warn(t)
-	return k.Write(k.CLI, &trustResult{trust, k.format(), k.part})
+	return k.Write(k.CLI, &trustResult{trust, format, k.part})
 }
 
-// checkRemove returns an error if --remove does not fit to the format.
-func (k *trustCommand) checkRemove() error {
-	if k.remove && k.Format != "" && k.Format != outputShell {
-		return command.Usagef("--remove: the commands are for the shell, not for --output %s; Terraform removes what is no longer in its files", k.Format)
+// format returns the format of an output for people, or an error if --remove does not fit to it.
+func (k *trustCommand) format() (string, error) {
+	format := cmp.Or(k.Format, outputShell)
+	switch {
+	case !k.remove:
+		return format, nil
+	case format == outputShell:
+		return outputRemove, nil
 	}
-	return nil
-}
-
-// format returns the format of an output for people.
-func (k *trustCommand) format() string {
-	if k.remove {
-		return outputRemove
-	}
-	return cmp.Or(k.Format, outputShell)
+	return "", command.Usagef("--remove: the commands are for the shell, not for --output %s; Terraform removes what is no longer in its files", format)
 }
 
 // warn warns about what the configuration for a token may lack.
@@ -427,13 +424,9 @@ func (k *trustCommand) completeIssuer(ctx context.Context, t *Token) error {
 	if t.Issuer != "" && !upload() {
 		return nil
 	}
-	client, _, err := k.Clients()
+	_, documents, err := ownDocuments(ctx, k.CLI)
 	if err != nil {
 		return err
-	}
-	documents, err := FromCluster(ctx, client.CoreV1().RESTClient())
-	if err != nil {
-		return fmt.Errorf("read the issuer of the cluster: %w", err)
 	}
 	t.Issuer = cmp.Or(t.Issuer, documents.Discovery.Issuer)
 	if upload() {
