@@ -53,10 +53,4 @@ func (t *Token) Principal() string {
 }
 
 // Principals returns the names of all subjects in Google Cloud.
-func (t *Token) Principals() []string {
-	var all []string
-	for _, one := range t.All() {
-		all = append(all, one.Principal())
-	}
-	return all
-}
+func (t *Token) Principals() []string { return t.each((*Token).Principal) }

@@ -72,14 +72,16 @@ type Token struct {
 // All returns the tokens for the identity.
 func (t *Token) All() []*Token { return append([]*Token{t}, t.Others...) }
 
-// Subjects returns the claims sub.
-func (t *Token) Subjects() []string {
-	var all []string
+// each returns a text for each token for the identity.
+func (t *Token) each(of func(*Token) string) (all []string) {
 	for _, one := range t.All() {
-		all = append(all, one.Subject())
+		all = append(all, of(one))
 	}
 	return all
 }
+
+// Subjects returns the claims sub.
+func (t *Token) Subjects() []string { return t.each((*Token).Subject) }
 
 // Subject returns the claim sub.
 func (t *Token) Subject() string {

@@ -299,11 +299,9 @@ func (k *trustCommand) tokens(ctx context.Context, names []string, parameters ma
 // share copies the identity from the annotations of another ServiceAccount, which may be nil, to a
 // ServiceAccount without one.
 func (k *trustCommand) share(of map[string]string) {
-	for i := range k.definition.Parameters {
-		p := &k.definition.Parameters[i]
-		key := annotations.Key(k.definition, p.Name)
-		if isOfIdentity(k.definition, p) && k.values[key] == "" && of[key] != anyGUID {
-			k.set(p.Name, of[key])
+	for _, name := range identityParameters(k.definition) {
+		if key := annotations.Key(k.definition, name); k.values[key] == "" && of[key] != anyGUID {
+			k.set(name, of[key])
 		}
 	}
 }
@@ -311,31 +309,37 @@ func (k *trustCommand) share(of map[string]string) {
 // differs returns an error if the token is for another identity than the first one.
 func (k *trustCommand) differs(first *Token) error {
 	t := k.token
-	for i := range k.definition.Parameters {
-		p := &k.definition.Parameters[i]
-		got, want := t.Values[p.Name], first.Values[p.Name]
-		if isOfIdentity(k.definition, p) && got != want && got != anyGUID && want != anyGUID {
-			return fmt.Errorf("%s is %q for %s, and %q for %s: run the command once for each", k.definition.Key(p.Name), want, first.ServiceAccount, got, t.ServiceAccount)
+	what, got, want := "the audience", t.Audience, first.Audience
+	for _, name := range identityParameters(k.definition) {
+		if is, was := t.Values[name], first.Values[name]; is != was && is != anyGUID && was != anyGUID {
+			what, got, want = k.definition.Key(name), is, was
+			break
 		}
 	}
-	if t.Audience != first.Audience {
-		return fmt.Errorf("the audience is %q for %s, and %q for %s: run the command once for each", first.Audience, first.ServiceAccount, t.Audience, t.ServiceAccount)
+	if got == want {
+		return nil
 	}
-	return nil
+	return fmt.Errorf("%s is %q for %s, and %q for %s: run the command once for each", what, want, first.ServiceAccount, got, t.ServiceAccount)
 }
 
-// isOfIdentity reports whether the parameter says which identity is trusted.
-func isOfIdentity(d *annotations.Provider, p *annotations.Parameter) bool {
-	return !p.ClusterOnly && (p.Identity || p.Required || slices.Contains(d.PrincipalParameters, p.Name))
+// identityParameters returns the names of the parameters that say which identity is trusted.
+func identityParameters(d *annotations.Provider) (names []string) {
+	for i := range d.Parameters {
+		p := &d.Parameters[i]
+		if !p.ClusterOnly && (p.Identity || p.Required || slices.Contains(d.PrincipalParameters, p.Name)) {
+			names = append(names, p.Name)
+		}
+	}
+	return names
 }
 
 // IdentityOf returns the annotations that say which identities of clouds a ServiceAccount has.
 func IdentityOf(s *annotations.Settings, all map[string]string) map[string]string {
 	identity := map[string]string{}
 	for _, d := range s.Providers {
-		for i := range d.Parameters {
-			key := annotations.Key(d, d.Parameters[i].Name)
-			if value, found := all[key]; found && isOfIdentity(d, &d.Parameters[i]) {
+		for _, name := range identityParameters(d) {
+			key := annotations.Key(d, name)
+			if value, found := all[key]; found {
 				identity[key] = value
 			}
 		}
