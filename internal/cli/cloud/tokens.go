@@ -81,7 +81,7 @@ func (x *Target) Exchange(ctx context.Context, c *command.CLI) (lines []probe.Li
 // selected returns the metadata of the ServiceAccounts, and how many are over the limit.
 func (x *Target) selected(ctx context.Context) (all []*metav1.ObjectMeta, omitted int, err error) {
 	if x.ServiceAccount != "" {
-		one, err := x.serviceAccount(ctx, x.Namespace, x.ServiceAccount)
+		one, err := readServiceAccount(ctx, x.client, x.Namespace, x.ServiceAccount)
 		return []*metav1.ObjectMeta{one}, 0, err
 	}
 	err = x.EachServiceAccount(ctx, x.Namespace, func(object *metav1.PartialObjectMetadata) error {
@@ -237,8 +237,8 @@ func newReader(ctx context.Context, c *command.CLI, evaluate bool) (*reader, err
 	return &reader{CLI: c, settings: s, client: client, asker: asker}, err
 }
 
-func (r *reader) serviceAccount(ctx context.Context, namespace, name string) (*metav1.ObjectMeta, error) {
-	found, err := r.client.CoreV1().ServiceAccounts(namespace).Get(ctx, name, metav1.GetOptions{})
+func readServiceAccount(ctx context.Context, client kubernetes.Interface, namespace, name string) (*metav1.ObjectMeta, error) {
+	found, err := client.CoreV1().ServiceAccounts(namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("get serviceaccount %s/%s: %w", namespace, name, err)
 	}
@@ -348,11 +348,9 @@ func (k *tokenCommand) run(ctx context.Context, args []string) error {
 			denied = denied || slices.ContainsFunc(result.Exchange, func(a *exchange.Answer) bool { return !a.Granted })
 		}
 	}
-	switch {
-	case len(all.Tokens) == 0:
-	case len(names) == 1:
+	if len(names) == 1 && len(all.Tokens) == 1 {
 		errs = append(errs, k.Write(k.CLI, all.Tokens[0]))
-	default:
+	} else if len(all.Tokens) > 0 {
 		errs = append(errs, k.Write(k.CLI, all))
 	}
 	return command.FoundIf(denied, errors.Join(errs...))
@@ -406,7 +404,7 @@ func (k *tokenCommand) request(ctx context.Context, read *reader, namespace, nam
 	if !slices.ContainsFunc(read.settings.Providers, func(d *annotations.Provider) bool { return d.Name == k.receiver && !d.Plain() }) {
 		return &exchange.Request{Namespace: namespace, ServiceAccount: name, Audience: k.receiver, ExpirationSeconds: read.settings.TokenExpirationSeconds}, nil
 	}
-	serviceAccount, err := read.serviceAccount(ctx, namespace, name)
+	serviceAccount, err := readServiceAccount(ctx, read.client, namespace, name)
 	if err != nil {
 		return nil, err
 	}

@@ -378,19 +378,14 @@ func (k *trustCommand) unset() {
 	}
 }
 
-// serviceAccount reads a ServiceAccount.
-func (k *trustCommand) serviceAccount(ctx context.Context, namespace, name string) (*metav1.ObjectMeta, error) {
-	client, _, err := k.Clients()
-	if err != nil {
-		return nil, err
-	}
-	return (&reader{client: client}).serviceAccount(ctx, namespace, name)
-}
-
 // readAnnotations reads the annotations of the ServiceAccount and of its mappings.
 func (k *trustCommand) readAnnotations(ctx context.Context) error {
 	t, all := k.token, map[string]string{}
-	serviceAccount, err := k.serviceAccount(ctx, t.Namespace, t.ServiceAccount)
+	var serviceAccount *metav1.ObjectMeta
+	client, _, err := k.Clients()
+	if err == nil {
+		serviceAccount, err = readServiceAccount(ctx, client, t.Namespace, t.ServiceAccount)
+	}
 	switch _, responded := errors.AsType[*apierrors.StatusError](err); {
 	case apierrors.IsNotFound(err):
 		k.Note("serviceaccount %s/%s does not exist yet", t.Namespace, t.ServiceAccount)
