@@ -28,7 +28,7 @@ import (
 //go:embed help/*.txt
 var helps embed.FS
 
-// help returns the text of a command for command.New. A test reads the texts of all commands.
+// help returns the help text of a command for command.New.
 func help(name string) string {
 	text, _ := helps.ReadFile("help/" + name + ".txt")
 	return string(text)
@@ -72,7 +72,7 @@ func NewTrustCommand(c *command.CLI) *cobra.Command {
 	return k.cmd
 }
 
-// trustCommand is trust for one provider.
+// trustCommand is the command trust for one provider.
 type trustCommand struct {
 	*command.CLI
 	command.Output
@@ -84,22 +84,22 @@ type trustCommand struct {
 	uploadKeys bool
 	keepKeys   string
 	removeKeys []string
-	// given are the values of the flags that stand for annotations, by the provider's names.
+	// given contains the values of flags that override annotations, by parameter.
 	given map[string]string
-	// flags has the values of flags that are about all ServiceAccounts.
+	// flags contains the flags that apply to all ServiceAccounts.
 	flags Token
-	// bundle has the flags for CredentialsRequests.
+	// bundle contains the flags for CredentialsRequests.
 	bundle bundle
 
 	settings   *annotations.Settings
 	definition *annotations.Provider
-	// token is of the ServiceAccount that is looked at, and values are the annotations that the
-	// provider reads: its own, of flags, or of mappings, which are in mapped, too.
+	// token belongs to the current ServiceAccount. values are its annotations or the flags that
+	// override them, with those of mappings, which are also in mapped.
 	token          *Token
 	values, mapped map[string]string
 }
 
-// custom reports whether the provider is not one of the clouds.
+// custom reports whether the provider is a custom one.
 func (k *trustCommand) custom() bool { return !slices.Contains(clouds(), k.provider) }
 
 // cloudCommands returns the commands for the clouds.
@@ -136,8 +136,8 @@ func newCloudCommand(c *command.CLI, name string) *trustCommand {
 	return k
 }
 
-// serviceAccountNames returns the names of the arguments: NAME, serviceaccount/NAME or
-// serviceaccount NAME, without asking an API server about the type.
+// serviceAccountNames parses the arguments NAME, serviceaccount/NAME or serviceaccount NAME,
+// without an API server.
 func serviceAccountNames(args []string) (names []string, err error) {
 	types := []string{"serviceaccount", "serviceaccounts", "sa"}
 	if len(args) > 1 && slices.Contains(types, args[0]) {
@@ -185,7 +185,7 @@ func (k *trustCommand) addKeys(title string) {
 	fs.StringArrayVar(&k.removeKeys, "remove-key", nil, "With --keep-keys: ID of a key to leave out. Can be repeated.")
 }
 
-// parameter adds a flag that stands for an annotation of the provider.
+// parameter adds a flag that overrides an annotation of the provider.
 func (k *trustCommand) parameter(name, usage string) {
 	k.given[name] = ""
 	k.cmd.Flags().String(name, "", usage+" Defaults to the annotation "+k.provider+"-"+name+".")
@@ -247,7 +247,7 @@ func (k *trustCommand) format() (string, error) {
 	return "", command.Usagef("--remove: the commands are for the shell, not for --output %s; Terraform removes what is no longer in its files", format)
 }
 
-// warn warns about what the configuration for a token may lack.
+// warn warns if the configuration for a token may be incomplete.
 func (k *trustCommand) warn(t *Token) {
 	if k.remove {
 		return // nothing is trusted
@@ -260,7 +260,7 @@ func (k *trustCommand) warn(t *Token) {
 	}
 }
 
-// tokens returns the tokens of the ServiceAccounts, which must be for one identity. Their annotations
+// tokens returns the tokens of the ServiceAccounts, which must have the same identity. Their annotations
 // are the given ones, or nil to read them.
 func (k *trustCommand) tokens(ctx context.Context, names []string, parameters map[string]string) (first *Token, err error) {
 	var values map[string]string // of the first one
@@ -296,7 +296,7 @@ func (k *trustCommand) tokens(ctx context.Context, names []string, parameters ma
 	return first, nil
 }
 
-// share copies the identity from the annotations of another ServiceAccount, which may be nil, to a
+// share copies the identity from the annotations of another ServiceAccount, if any, to a
 // ServiceAccount without one.
 func (k *trustCommand) share(of map[string]string) {
 	for _, name := range identityParameters(k.definition) {
@@ -306,7 +306,7 @@ func (k *trustCommand) share(of map[string]string) {
 	}
 }
 
-// differs returns an error if the token is for another identity than the first one.
+// differs returns an error if the token has a different identity than the first one.
 func (k *trustCommand) differs(first *Token) error {
 	t := k.token
 	what, got, want := "the audience", t.Audience, first.Audience
@@ -322,7 +322,7 @@ func (k *trustCommand) differs(first *Token) error {
 	return fmt.Errorf("%s is %q for %s, and %q for %s: run the command once for each", what, want, first.ServiceAccount, got, t.ServiceAccount)
 }
 
-// identityParameters returns the names of the parameters that say which identity is trusted.
+// identityParameters returns the names of the parameters that identify the trusted identity.
 func identityParameters(d *annotations.Provider) (names []string) {
 	for i := range d.Parameters {
 		p := &d.Parameters[i]
@@ -347,7 +347,7 @@ func IdentityOf(s *annotations.Settings, all map[string]string) map[string]strin
 	return identity
 }
 
-// define looks for the provider. For a custom one, its settings must be known.
+// define looks up the provider. For a custom one, the settings must be known.
 func (k *trustCommand) define() error {
 	known := clouds()
 	for _, d := range k.settings.Providers {
@@ -407,7 +407,7 @@ func (k *trustCommand) readAnnotations(ctx context.Context) error {
 	return nil
 }
 
-// completeIssuer sets the issuer unless a flag has done so, and the public keys of the cluster if
+// completeIssuer sets the issuer, unless a flag did, and the public keys of the cluster if
 // they must be uploaded.
 func (k *trustCommand) completeIssuer(ctx context.Context, t *Token) error {
 	d := k.definition
@@ -460,7 +460,7 @@ func (k *trustCommand) keep(own *Documents) (*Documents, error) {
 	return merged, merged.secret()
 }
 
-// set sets an annotation. The ServiceAccount still needs an annotation with another value.
+// set sets an annotation, and notes it as needed if the ServiceAccount has a different value.
 func (k *trustCommand) set(name, value string) {
 	if key := annotations.Key(k.definition, name); value != "" && k.values[key] != value {
 		k.values[key] = value
@@ -468,8 +468,8 @@ func (k *trustCommand) set(name, value string) {
 	}
 }
 
-// identify sets the identity to trust, as the webhook reads it: from the flags, the
-// annotations and the defaults of the cluster, in this order.
+// identify determines the identity as the webhook does: from the flags, the annotations and
+// the cluster's defaults, in this order.
 func (k *trustCommand) identify() error {
 	d, s := k.definition, k.settings
 	for _, name := range slices.Sorted(maps.Keys(k.given)) {
@@ -493,8 +493,7 @@ func (k *trustCommand) identify() error {
 // anyGUID stands for the IDs of Azure's client and tenant, which trust does not need.
 const anyGUID = "00000000-0000-0000-0000-000000000000"
 
-// complete sets the annotations without which the ServiceAccount does not ask for an
-// identity of the provider.
+// complete sets the annotations that are missing for an identity of the provider.
 func (k *trustCommand) complete() error {
 	d := k.definition
 	asks := slices.ContainsFunc(d.Parameters, func(p annotations.Parameter) bool {
@@ -539,8 +538,8 @@ func (k *trustCommand) noParameter(name, key string) error {
 	return command.Usagef("%s is missing: the ServiceAccount has no annotation %s, and %s", flag, key, defaults)
 }
 
-// mistake returns a mistake in an annotation, or in the flag that stands for the annotation.
-// prefix starts the keys of the provider's annotations.
+// mistake returns the error for a mistake in an annotation or in the flag that overrides it.
+// prefix is the prefix of the provider's annotations.
 func (k *trustCommand) mistake(err *field.Error, prefix string) error {
 	key := strings.TrimSuffix(strings.TrimPrefix(err.Field, "metadata.annotations["), "]")
 	from, name := "annotation "+key, strings.TrimPrefix(key, prefix)
@@ -553,7 +552,7 @@ func (k *trustCommand) mistake(err *field.Error, prefix string) error {
 	return fmt.Errorf("%s: %s", from, err.ErrorBody())
 }
 
-// trustResult is a configuration in one of its formats.
+// trustResult is a configuration in one format.
 type trustResult struct {
 	Trust
 	format, part string
