@@ -63,13 +63,9 @@ func (k *trustIssuerCommand) run(ctx context.Context) error {
 	if k.publicKey != "" {
 		return k.publishFile(ctx)
 	}
-	client, _, err := k.Clients()
+	client, documents, err := ownDocuments(ctx, k.CLI)
 	if err != nil {
 		return err
-	}
-	documents, err := FromCluster(ctx, client.CoreV1().RESTClient())
-	if err != nil {
-		return fmt.Errorf("read the issuer of the cluster: %w", err)
 	}
 	if k.to != "" {
 		return k.publish(ctx, documents)
@@ -79,6 +75,19 @@ func (k *trustIssuerCommand) run(ctx context.Context) error {
 		k.Note("warning: the current signing key is unknown: %v", err)
 	}
 	return k.Write(k.CLI, result)
+}
+
+// ownDocuments returns a client of the cluster, and the documents of its issuer.
+func ownDocuments(ctx context.Context, c *command.CLI) (kubernetes.Interface, *Documents, error) {
+	client, _, err := c.Clients()
+	if err != nil {
+		return nil, nil, err
+	}
+	documents, err := FromCluster(ctx, client.CoreV1().RESTClient())
+	if err != nil {
+		return nil, nil, fmt.Errorf("read the issuer of the cluster: %w", err)
+	}
+	return client, documents, nil
 }
 
 // SigningKey returns the ID of the current signing key, from a token that it requests and

@@ -132,6 +132,16 @@ var _ = Describe("token", func() {
 		Expect(*forms).To(BeEmpty())
 	})
 
+	It("shows the token of each of several ServiceAccounts, and what is wrong with the others", func(ctx SpecContext) {
+		expectOutputs(ctx, "token-several", command.ExitOK, "token", "cart", "default", "--namespace", "shop", "--for", "vault")
+		url, ca, _ := startCloud(http.StatusForbidden, stsDenies)
+		args := []string{"token", "later", "sa/cart", "default", "--namespace", "shop", "--for", "aws"}
+		code, out, errOut := lanyard(ctx, append(args, "--exchange", "--endpoint", url, "--ca-file", ca)...)
+		Expect(errOut).To(And(HavePrefix("error: "), ContainSubstring("get serviceaccount shop/later: "), ContainSubstring("pods of serviceaccount shop/default: they get no token for aws")))
+		Expect(out).To(And(HavePrefix("token of serviceaccount shop/cart\n"), ContainSubstring("the cloud denies the token: AccessDenied")))
+		Expect(code).To(Equal(command.ExitFailed))
+	})
+
 	It("says which identity the pods lack", func(ctx SpecContext) {
 		for name, want := range map[string]string{
 			"cart":    "they get no token for azure; lanyard explain serviceaccount cart --namespace shop shows why",
@@ -152,6 +162,7 @@ var _ = Describe("token", func() {
 	},
 		Entry("no receiver", "--for is missing", "sa/cart"),
 		Entry("raw with exchange", "--raw cannot be used with --exchange", "sa/cart", "--for", "aws", "--raw", "--exchange"),
+		Entry("raw for several", "--raw: got 2 ServiceAccounts, want one", "cart", "default", "--for", "aws", "--raw"),
 		Entry("an exchange for an audience", "--exchange: lanyard cannot exchange tokens for \"vault\"", "sa/cart", "--for", "vault", "--exchange"),
 		Entry("an endpoint without an exchange", "--endpoint, --ca-file and --scope need --exchange", "sa/cart", "--for", "aws", "--endpoint", "https://x"),
 		Entry("another type", "deployment/cart: this command is for serviceaccount", "deployment/cart", "--for", "aws"),
