@@ -124,8 +124,8 @@ func (r *reader) list(ctx context.Context, lists ...listing) (stock []*Object, e
 	return stock, nil
 }
 
-// pageSize is how many objects are read at once: a whole object in this form takes about 50 KiB.
-const pageSize = 100
+// pageSize is how many objects are read at once: a whole object in this form takes about 50 KiB, and two pages are in memory.
+const pageSize = 50
 
 // each calls do for each object of a list.
 func (r *reader) each(ctx context.Context, l listing, do func(*unstructured.Unstructured) error) error {
