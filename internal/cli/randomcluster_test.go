@@ -155,9 +155,13 @@ func randomTemplate(t *testing.T, r *rand.Rand, account *metav1.ObjectMeta) *cor
 		pod.Labels["tier"] = "batch"
 	}
 	pod.Spec.ServiceAccountName = account.Name
+	if r.IntN(4) == 0 { // all containers have a role of their own, so none shows the role of the ServiceAccount
+		pod.Spec.InitContainers, pod.Spec.Containers = nil, pod.Spec.Containers[:1]
+		pod.Spec.Containers[0].Env = append(pod.Spec.Containers[0].Env, corev1.EnvVar{Name: "AWS_ROLE_ARN", Value: role + "3"})
+	}
 	for i := range pod.Spec.Containers {
 		container := &pod.Spec.Containers[i]
-		if r.IntN(3) == 0 {
+		if r.IntN(2) == 0 {
 			container.Env = append(container.Env, variables[r.IntN(len(variables))])
 		}
 		if r.IntN(4) == 0 {
@@ -191,7 +195,7 @@ func (c *randomCluster) workload(t *testing.T, r *rand.Rand, account *metav1.Obj
 		owners = []metav1.OwnerReference{{APIVersion: kind.Resource.Group + "/v1", Kind: each, Name: name, UID: meta.UID, Controller: new(true)}}
 	}
 	for i, created := range []int64{firstAnnotated + 500, shortlyAfter, longAfter} {
-		if r.IntN(3) == 0 { // a replica is missing
+		if r.IntN(2) == 0 { // a replica is missing
 			continue
 		}
 		at := &metav1.ObjectMeta{Namespace: account.Namespace, Name: account.Name, Annotations: before}

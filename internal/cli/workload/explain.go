@@ -752,57 +752,55 @@ func (in *Input) origin() origin {
 
 // judge compares the running pod with a new one, as lanyard status does. If the pod differs, it uses
 // the API server's answer about a new pod.
-func (in *Input) judge() Verdict {
-	verdict, err := in.running()
+func (in *Input) judge() verdict {
+	v, err := in.running()
 	if err != nil { // the pod of a custom kind has a mistake
-		return Verdict{Comparison: injected.Comparison{State: injected.Unknown}}
+		return verdict{Comparison: injected.Comparison{State: injected.Unknown}}
 	}
-	decided := verdict.State != injected.Unknown && in.Answer.Local != "" && !verdict.OfOthers
+	decided := v.State != injected.Unknown && in.Answer.Local != "" && !v.OfOthers
 	switch {
-	case verdict.State == injected.OptedOut, verdict.State == injected.Excluded:
-		return verdict
+	case v.State == injected.OptedOut, v.State == injected.Excluded:
+		return v
 	case in.Got == nil:
-		return Verdict{Comparison: injected.Comparison{State: injected.Unknown}}
-	case !verdict.Ask && !verdict.OfOthers, decided:
-		return verdict
+		return verdict{Comparison: injected.Comparison{State: injected.Unknown}}
+	case !v.Ask && !v.OfOthers, decided:
+		return v
 	}
-	verdict.Settle(in.read(in.Live).Against(in.read(in.Got), in.Settings))
-	if verdict.State == injected.Unknown && in.ServiceAccount != nil && !in.asks() {
-		verdict.State = injected.None
+	v.settle(in.read(in.Live).Against(in.read(in.Got), in.Settings))
+	if v.State == injected.Unknown && in.ServiceAccount != nil && !in.asks() {
+		v.State = injected.None
 	}
-	return verdict
+	return v
 }
 
 // running judges the running pod without asking the API server.
-func (in *Input) running() (Verdict, error) {
-	text, err := json.Marshal(in.Live)
-	if err != nil {
-		return Verdict{}, err
-	}
+func (in *Input) running() (verdict, error) {
+	n := NewNamespace(in.Settings, in.Namespace, in.Registration, in.Called)
+	n.unread, n.variables = in.Unread, in.ConfigMaps
 	var comparer *injected.Comparer
 	if in.ServiceAccount != nil {
-		comparer = injected.NewComparer(in.Settings, Account(in.Namespace, in.ServiceAccount), annotations.NamespaceObject(in.Namespace))
+		comparer = n.comparer(in.ServiceAccount)
 	}
-	r := &Running{
-		Settings: in.Settings, Comparer: comparer, Pod: text, Labels: in.Live.GetLabels(), Annotations: in.Live.GetAnnotations(), Called: in.Called, Registration: in.Registration,
-		Unchanged: in.unchanged(), Unread: in.Unread, Variables: in.ConfigMaps,
+	r, err := n.running(in.Live, comparer, in.since())
+	if err != nil {
+		return verdict{}, err
 	}
-	return r.Judge()
+	return r.judge()
 }
 
-// unchanged reports whether the running pod was created with the current annotations of its
-// ServiceAccount.
-func (in *Input) unchanged() bool {
-	return in.ServiceAccount != nil && cluster.IsUnchanged(in.Live, cluster.UnchangedSince(in.ServiceAccount))
+// since returns the time after which pods were created with the current annotations of the
+// ServiceAccount, or the zero value if that is unknown.
+func (in *Input) since() time.Time {
+	return cluster.UnchangedSince(cmp.Or(in.ServiceAccount, new(metav1.ObjectMeta)))
 }
 
 // live compares the running pod with a new one.
 func (in *Input) live(n *NewPod) *Live {
 	pod := in.Live
 	created, annotated := pod.GetCreationTimestamp(), cluster.Annotated(&in.metadata().ObjectMeta)
-	verdict, from := in.judge(), in.origin()
+	judged, from := in.judge(), in.origin()
 	l := &Live{
-		State: verdict.State, Differences: verdict.Differences,
+		State: judged.State, Differences: judged.Differences,
 		Injected: pod.GetAnnotations()[annotations.Injected], Created: created.UTC().Format(time.RFC3339),
 		OlderThanAnnotations: !annotated.IsZero() && created.Before(&annotated),
 		Containers:           in.containers(pod, nil),
@@ -820,7 +818,7 @@ func (in *Input) live(n *NewPod) *Live {
 	case injected.Unknown:
 		l.Status, l.Fix = finding.Skipped, cmp.Or(n.Fix, "See: lanyard check")
 	case Shadowed:
-		f := &verdict.Shadows[0]
+		f := &judged.Shadows[0]
 		l.Status, l.Reason, l.Fix = finding.Failed, string(f.Reason), f.Fix
 		l.Text += ": container " + f.Container + ": " + f.Detail
 	case injected.Without, injected.Stale:

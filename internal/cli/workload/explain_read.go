@@ -181,7 +181,7 @@ func (r *reader) original() (*unstructured.Unstructured, error) {
 	if err != nil {
 		return nil, err
 	}
-	return Original(text, r.in.Settings, r.in.unchanged(), verdict.Decision)
+	return Original(text, r.in.Settings, cluster.IsUnchanged(r.in.Live, r.in.since()), verdict.Decision)
 }
 
 // get reads an object of the namespace.
