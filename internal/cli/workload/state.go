@@ -155,9 +155,9 @@ func containers(pod []byte) ([]corev1.Container, error) {
 	return slices.Concat(read.Spec.InitContainers, read.Spec.Containers), err
 }
 
-// Sources returns the names of the ConfigMaps and of the Secrets whose keys are variables of a
+// sourcesOf returns the names of the ConfigMaps and of the Secrets whose keys are variables of a
 // container of the pod.
-func Sources(pod []byte) (configMaps, secrets []string, err error) {
+func sourcesOf(pod []byte) (configMaps, secrets []string, err error) {
 	if !bytes.Contains(pod, []byte(`"envFrom"`)) { // as in most pods, which are then not decoded
 		return nil, nil, nil
 	}

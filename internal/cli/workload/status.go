@@ -204,7 +204,7 @@ func (n *Namespace) judge(p *pod, r *running) error {
 	}
 	p.state, p.differences, p.problem, p.shadows, p.sources = verdict.State, verdict.Differences, verdict.Problem, verdict.Shadows, nil
 	if p.state == injected.Current && !verdict.Ask && n.variables == nil {
-		if configMaps, _, err := Sources(r.pod); err == nil && len(configMaps) > 0 {
+		if configMaps, _, err := sourcesOf(r.pod); err == nil && len(configMaps) > 0 {
 			p.sources = r
 		}
 	}
@@ -228,7 +228,7 @@ func (n *Namespace) ConfigMaps() []string {
 		if p.sources == nil {
 			continue
 		}
-		configMaps, _, _ := Sources(p.sources.pod) // judge has read them
+		configMaps, _, _ := sourcesOf(p.sources.pod) // judge has read them
 		names = append(names, configMaps...)
 	}
 	slices.Sort(names)
