@@ -1,8 +1,8 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package probe asks the API server, by the dry run of a pod, how Lanyard would change
-// the pod, and reports findings with their fixes.
+// Package probe sends the API server dry runs of pods to test whether Lanyard injects
+// credentials, and reports findings with their fixes.
 //
 // lanyard-webhook uses this package, so it imports no types of the Kubernetes API: they
 // nearly double the size of the program (see ARCHITECTURE.md).
@@ -34,8 +34,7 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/mutate/injected"
 )
 
-// Webhook is the name of the entry of the webhook configuration that is called for
-// Pod.
+// Webhook is the name of the webhook that the API server calls for Pod.
 const Webhook = "probe.lanyard.dev"
 
 //go:embed pod.yaml
@@ -69,8 +68,8 @@ func ParseOverrides(text string) (map[string]any, error) {
 	return overrides, nil
 }
 
-// merge adds the fields of another value, and shares nothing with the other value. The elements of
-// lists are merged in their order, so that the first container needs no name.
+// merge merges a deep copy of another value. List elements are merged by index, so that the
+// first container needs no name.
 func merge(value, with any) any {
 	switch with := with.(type) {
 	case map[string]any:
@@ -128,18 +127,18 @@ func (c *Client) Create(ctx context.Context, namespace string, pod *unstructured
 	return answer
 }
 
-// denied matches the errors of pods that the webhook or the guard denies, also the errors
-// that lanyard makes itself.
+// denied matches denials by the webhook or the guard, including the errors that lanyard
+// computes itself.
 var denied = regexp.MustCompile(`(^| denied (the )?request: )lanyard: `)
 
-// Denied reports whether Lanyard itself denied the pod of a dry run. For Pod, this means that
-// the webhook was called: the guard comes after the webhook.
+// Denied reports whether Lanyard denied the pod. For Pod, this proves that the webhook was
+// called, because the guard runs after it.
 func Denied(err error) bool {
 	return err != nil && denied.MatchString(err.Error())
 }
 
-// collector adds the warnings of a response to the list in the request's context.
-// It is also the key of that list.
+// collector adds the warnings of a response to the list in the request's context, for which
+// it is also the key.
 type collector struct{}
 
 // HandleWarningHeaderWithContext implements rest.WarningHandlerWithContext.
@@ -157,9 +156,9 @@ const (
 	OK Status = "ok"
 	// Warning means that something should be done, but pods get their credentials.
 	Warning Status = "warning"
-	// Failed means that pods do not get their credentials, or will not.
+	// Failed means that pods do not get their credentials, or soon will not.
 	Failed Status = "failed"
-	// Skipped means that it could not be checked, so that nothing is known.
+	// Skipped means that the check could not run, so its result is unknown.
 	Skipped Status = "skipped"
 	// NotApplicable means that there is nothing to check.
 	NotApplicable Status = "not-applicable"
@@ -170,17 +169,16 @@ type Line struct {
 	Status Status `json:"status"`
 	// Text is the finding.
 	Text string `json:"text"`
-	// Missing is the right that the user lacks, such as "list pods in the namespace shop".
+	// Missing is the right that the user lacks, for example "list pods in the namespace shop".
 	Missing string `json:"missing,omitempty"`
 	// Fix is an instruction, and Link is the page with details.
 	Fix  string `json:"fix,omitempty"`
 	Link string `json:"link,omitempty"`
-	// Commands are the commands of Fix, in lines.
+	// Commands are the commands of Fix, one per line.
 	Commands string `json:"commands,omitempty"`
 }
 
-// String returns the line as people read it: the finding, its fix, and the page with
-// details.
+// String formats the finding, its fix, and the page with details.
 func (l *Line) String() string {
 	return strings.Join(slices.DeleteFunc([]string{texts.Escape(l.Text), l.Fix, l.Link}, func(part string) bool { return part == "" }), "\n  ")
 }
@@ -194,7 +192,7 @@ type Section struct {
 // Report is everything that was checked.
 type Report struct {
 	Sections []Section `json:"sections"`
-	// Summary has the number of lines of each status.
+	// Summary counts the lines of each status.
 	Summary map[Status]int `json:"summary,omitempty"`
 }
 
@@ -215,10 +213,10 @@ func (r *Report) Count(status Status) int {
 	return counted.Summary[status]
 }
 
-// Link returns the link of a page below docs, in the version of this build.
+// Link returns the URL of a page in docs, for the version of this build.
 func Link(page string) string { return version.Page("docs/" + page) }
 
-// Passed returns a line for something that is right.
+// Passed returns a line with the status OK.
 func Passed(format string, args ...any) Line {
 	return Line{Status: OK, Text: fmt.Sprintf(format, args...)}
 }
@@ -238,7 +236,7 @@ func Skip(fix, format string, args ...any) Line {
 	return Line{Status: Skipped, Text: fmt.Sprintf(format, args...), Fix: fix}
 }
 
-// DoesNotApply returns a line for something that does not have to be checked.
+// DoesNotApply returns a line for a check that does not apply to this cluster.
 func DoesNotApply(format string, args ...any) Line {
 	return Line{Status: NotApplicable, Text: fmt.Sprintf(format, args...)}
 }
@@ -252,8 +250,8 @@ func Unreadable(what string, err error) Line {
 	return Skip("Check the connection to the API server.", "%s cannot be read: %v", what, err)
 }
 
-// NoRight returns the line for something that the user may not look at. right is the missing
-// right, such as "list pods in the namespace shop".
+// NoRight returns the line for a part that the user may not read. right is the missing right,
+// for example "list pods in the namespace shop".
 func NoRight(right, format string, args ...any) Line {
 	fix := "Ask an administrator for the ClusterRole view."
 	_, namespace, isNamespaced := strings.Cut(right, " in the namespace ")
@@ -270,12 +268,12 @@ func NoRight(right, format string, args ...any) Line {
 	return line
 }
 
-// forbidden matches the API server's description of a missing right. The denial of an
-// object has another form.
+// forbidden matches the API server's description of a missing right. Denials of objects have
+// another form.
 var forbidden = regexp.MustCompile(`cannot ([a-z]+) (?:resource "([^"]+)" in API group "([^"]*)"|path "([^"]+)")(?: in the namespace "([^"]+)")?`)
 
-// MissingRight returns the right that a user lacks, such as "list pods in the namespace
-// shop". It is empty for another error, also if something denied the object of the request.
+// MissingRight returns the right that the user lacks, or "" for any other error, such as a
+// denial of the object.
 func MissingRight(err error) string {
 	match := forbidden.FindStringSubmatch(fmt.Sprint(err))
 	if match == nil || !apierrors.IsForbidden(err) {
@@ -288,9 +286,8 @@ func MissingRight(err error) string {
 	return right
 }
 
-// DryRun judges the result of a dry run of a pod of the ServiceAccount, which has
-// the label of the probe: whether the API server can call the webhook, and whether the pod
-// would get credentials.
+// DryRun judges the dry run of a pod of the ServiceAccount with the probe label: whether the
+// API server can call the webhook, and whether the pod would get credentials.
 func DryRun(s *annotations.Settings, serviceAccount string, answer Answer) []Section {
 	called := Probe(answer.Err)
 	var tried Line
@@ -300,9 +297,9 @@ func DryRun(s *annotations.Settings, serviceAccount string, answer Answer) []Sec
 	case noServiceAccount.MatchString(answer.Err.Error()):
 		tried = NoServiceAccount(serviceAccount)
 	case called.Status == Failed:
-		tried = Skip("Correct the cause first.", "pods of ServiceAccount %s were not tried: the API server cannot call the webhook", serviceAccount)
+		tried = Skip("Correct the cause first.", "pods of ServiceAccount %s were not tested: the API server cannot call the webhook", serviceAccount)
 	default:
-		tried = Skip(called.Fix, "pods of ServiceAccount %s were not tried: no dry run reached the webhook", serviceAccount)
+		tried = Skip(called.Fix, "pods of ServiceAccount %s were not tested: no dry run reached the webhook", serviceAccount)
 	}
 	return []Section{{Name: "probe", Lines: []Line{called}}, {Name: "dry run", Lines: []Line{tried}}}
 }
@@ -315,8 +312,8 @@ func NoServiceAccount(serviceAccount string) Line {
 // noServiceAccount matches the error for a pod whose ServiceAccount does not exist.
 var noServiceAccount = regexp.MustCompile(`error looking up service account \S+: serviceaccount "\S+" not found`)
 
-// Probe judges the error of a dry run of a pod with the label of the probe. A pod
-// that Lanyard denies shows that the webhook was called.
+// Probe judges the error of a dry run with the probe label. A denial by Lanyard proves that
+// the webhook was called.
 func Probe(err error) Line {
 	if err == nil || Denied(err) {
 		return Passed("the API server can call the webhook")
@@ -338,11 +335,10 @@ func Probe(err error) Line {
 
 // Unasked returns the line for a user who lacks the right to send the dry run.
 func Unasked(right string) Line {
-	return NoRight(right, "it is not known whether the API server can call the webhook")
+	return NoRight(right, "could not determine whether the API server can call the webhook")
 }
 
-// Injection judges the result of the dry run of a pod of a ServiceAccount that
-// needs credentials.
+// Injection judges the dry run of a pod whose ServiceAccount needs credentials.
 func Injection(s *annotations.Settings, serviceAccount string, answer Answer) Line {
 	read, err := &injected.Pod{}, answer.Err
 	if err == nil {

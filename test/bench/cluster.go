@@ -23,7 +23,7 @@ import (
 )
 
 const (
-	// deployDir holds the manifests that are used in a cluster.
+	// deployDir is the directory of the manifests.
 	deployDir = "deploy/base"
 	// patience is the time in which the API server notices a change of its configuration.
 	patience = 30 * time.Second
@@ -186,12 +186,15 @@ func (c *cluster) createAccounts(ctx context.Context, namespace string, n, label
 		if i >= labelled {
 			own = nil
 		}
-		if err := c.createAccount(ctx, namespace, fmt.Sprintf("other-%d", i), own); err != nil {
+		if err := c.createAccount(ctx, namespace, other(i), own); err != nil {
 			return err
 		}
 	}
 	return nil
 }
+
+// other returns the name of another ServiceAccount.
+func other(i int) string { return fmt.Sprintf("other-%d", i) }
 
 // dryRun creates a pod without storing it and returns the result.
 func (c *cluster) dryRun(ctx context.Context, namespace string, pod *corev1.Pod) (*corev1.Pod, error) {
@@ -201,7 +204,7 @@ func (c *cluster) dryRun(ctx context.Context, namespace string, pod *corev1.Pod)
 // warmUp is the number of turns that are not measured.
 const warmUp = 50
 
-// way is one of several actions that are compared.
+// way is an action to compare with others.
 type way struct {
 	name string
 	do   func(ctx context.Context, turn int) error

@@ -55,11 +55,11 @@ func newCheckCommand(width int) *cobra.Command {
 	}
 	var groups cliflag.NamedFlagSets
 	fs := groups.FlagSet("Check")
-	fs.StringVar(&o.kubeconfig, "kubeconfig", o.kubeconfig, "Kubeconfig file; not needed in a cluster.")
+	fs.StringVar(&o.kubeconfig, "kubeconfig", o.kubeconfig, "Kubeconfig file. Not needed in a cluster.")
 	fs.StringVar(&o.namespace, "namespace", o.namespace, "Namespace of the ServiceAccount.")
 	fs.StringVar(&o.serviceAccount, "service-account", o.serviceAccount, "Name of the ServiceAccount.")
-	fs.StringVar(&o.overrides, "overrides", o.overrides, "Fields of the pod, in JSON or YAML, that the policies of the cluster ask for, such as its image and labels.")
-	fs.DurationVar(&o.timeout, "timeout", o.timeout, "How long to retry. An API server calls a new webhook only after a moment.")
+	fs.StringVar(&o.overrides, "overrides", o.overrides, "Fields of the dry-run pod in JSON or YAML, such as its image and labels, for policies of the cluster that require them.")
+	fs.DurationVar(&o.timeout, "timeout", o.timeout, "How long to retry. It takes API servers a moment to call a new webhook.")
 	cmd.Flags().AddFlagSet(fs)
 	cliflag.SetUsageAndHelpFunc(cmd, groups, width)
 	return cmd
@@ -102,8 +102,8 @@ func (o *checkOptions) run(ctx context.Context) (*probe.Report, error) {
 	return last, nil
 }
 
-// show writes the lines of a report. The error has the lines about mistakes, and about parts
-// that could not be checked.
+// show writes the lines of a report. The returned error contains the lines that failed or
+// were skipped.
 func show(w io.Writer, found *probe.Report) error {
 	var failures []error
 	for _, section := range found.Sections {

@@ -37,14 +37,14 @@ import (
 // page returns the link of a page below docs.
 func page(name string) string { return finding.Page(name) }
 
-// Version judges the version of the API server, such as v1.36.3.
+// Version checks the version of the API server, for example v1.36.3.
 func Version(version string) finding.Finding {
 	parsed, err := utilversion.ParseGeneric(version)
 	switch {
 	case err != nil:
 		return finding.Finding{
-			Status: finding.Skipped, Reason: "version_unknown", Text: fmt.Sprintf("Kubernetes has the version %q, which cannot be compared", version),
-			Fix: "Compare it yourself: Lanyard needs 1.29 or newer.",
+			Status: finding.Skipped, Reason: "version_unknown", Text: fmt.Sprintf("the Kubernetes version %q cannot be parsed", version),
+			Fix: "Lanyard needs 1.29 or newer.",
 		}
 	case !parsed.AtLeast(utilversion.MustParseGeneric("1.29.0")):
 		return finding.Finding{
@@ -63,8 +63,9 @@ func Version(version string) finding.Finding {
 // maxSkew is the clock skew that clouds and the API server tolerate.
 const maxSkew = 30 * time.Second
 
-// Clocks judges the clocks of this machine and of the nodes by their skew from the clock of the API
-// server. A clock that is ahead has a positive skew. nodes contains the nodes whose skew is known.
+// Clocks checks the skew of the clocks of this machine and of the nodes from that of the API
+// server. A clock that is ahead has a positive skew. nodes contains the nodes whose skew is
+// known.
 func Clocks(here time.Duration, nodes map[string]time.Duration) []finding.Finding {
 	var found []finding.Finding
 	if here.Abs() > maxSkew {
@@ -81,7 +82,7 @@ func Clocks(here time.Duration, nodes map[string]time.Duration) []finding.Findin
 	}
 	if len(wrong) > 0 {
 		found = append(found, finding.Finding{
-			Status: finding.Warning, Reason: "clock_skew", Text: "the clocks of nodes differ from that of the API server: " + strings.Join(wrong, ", ") + ": their kubelets renew tokens too late, or clouds deny them",
+			Status: finding.Warning, Reason: "clock_skew", Text: "the clocks of nodes differ from that of the API server: " + strings.Join(wrong, ", ") + ": kubelets may renew tokens too late, and clouds may reject the tokens",
 			Fix: "Synchronize the clocks of these nodes, for example with chrony.", Link: page("troubleshooting/cloud-denies.md"),
 		})
 	}
@@ -102,7 +103,7 @@ func skewOf(skew time.Duration, of string) string {
 	return skew.Round(time.Second).String() + " ahead" + of
 }
 
-// orPassed returns the findings, or one that passed if there are none.
+// orPassed returns the findings or, if there are none, one that passed.
 func orPassed(found []finding.Finding, format string, args ...any) []finding.Finding {
 	if len(found) > 0 {
 		return found
@@ -110,8 +111,8 @@ func orPassed(found []finding.Finding, format string, args ...any) []finding.Fin
 	return []finding.Finding{finding.Passed(format, args...)}
 }
 
-// Registration judges the webhook configurations. validating are all of the cluster; unread says
-// why they could not be read.
+// Registration checks the webhook configurations. validating are all in the cluster; unread
+// is the error if they could not be read.
 func Registration(mutating *admissionregistrationv1.MutatingWebhookConfiguration, validating []admissionregistrationv1.ValidatingWebhookConfiguration, unread error) []finding.Finding {
 	var found []finding.Finding
 	incomplete := func(format string, args ...any) {
@@ -149,7 +150,7 @@ func validatingOf(name string, all []admissionregistrationv1.ValidatingWebhookCo
 	return &all[i]
 }
 
-// Peers lists other webhooks that inject identities, and what happens beside Lanyard's
+// Peers lists other webhooks that inject identities, and what happens next to Lanyard's
 // configuration of this name. switching reports whether Lanyard adopts from one of them.
 func Peers(all []admissionregistrationv1.MutatingWebhookConfiguration, name string, adopted []string) (found []finding.Finding, switching bool) {
 	known := peer.All()
@@ -166,28 +167,27 @@ func Peers(all []admissionregistrationv1.MutatingWebhookConfiguration, name stri
 		}
 		found = append(found, finding.Finding{
 			Status: finding.Warning, Reason: "other_webhook", Text: text,
-			Fix: "To take over from it, read the page. Lanyard does not change fields that a container already has.", Link: page("migrate/README.md"),
+			Fix: "The page shows how to migrate from it. Lanyard does not change fields that a container already sets.", Link: page("migrate/README.md"),
 		})
 	}
-	return orPassed(found, "no other webhook that injects identities was found"), switching
+	return orPassed(found, "no other webhook injects identities"), switching
 }
 
-// DuringSwitch judges a guard that denies nothing while Lanyard takes over from another
-// webhook, as docs/migrate has it. f is the judgement of the guard at any other time.
+// DuringSwitch replaces the finding f about a guard that denies nothing, as docs/migrate
+// recommends during a migration from another webhook.
 func DuringSwitch(f finding.Finding) finding.Finding {
 	if f.Status != finding.Failed {
 		return f
 	}
 	return finding.Finding{
 		Status: finding.Warning, Reason: "guard_off_during_switch",
-		Text: "the guard denies nothing during the switch: while no replica responds, pods start with the credentials of the other webhook only",
-		Fix:  "Turn the guard on after the switch.", Link: page("migrate/README.md"),
+		Text: "the guard is off during the migration: while no replica responds, pods get only the credentials of the other webhook",
+		Fix:  "Turn on the guard after the migration.", Link: page("migrate/README.md"),
 	}
 }
 
-// Replicas judges the pods behind the Service of the webhook. Pods that ended, such as evicted
-// pods, and terminating pods are not replicas. deployment is the name of the pods' Deployment, or
-// empty if it is not known.
+// Replicas checks the pods behind the Service of the webhook, except finished, evicted and
+// terminating pods. deployment is the name of their Deployment, or empty if it is unknown.
 func Replicas(namespace, service, deployment string, pods []corev1.Pod) finding.Finding {
 	replicas, ready, selected := 0, 0, ""
 	for i := range pods {
@@ -206,20 +206,20 @@ func Replicas(namespace, service, deployment string, pods []corev1.Pod) finding.
 	name, in := namespace+"/"+service, " --namespace "+namespace
 	f := finding.Finding{
 		Status: finding.Failed, Reason: "replicas_not_ready", Text: fmt.Sprintf("Service %s has no ready replica, of %d", name, replicas),
-		Fix: "See why: kubectl describe " + selected + in, Link: page("troubleshooting/webhook-down.md#are-the-replicas-ready"),
+		Fix: "To see why: kubectl describe " + selected + in, Link: page("troubleshooting/webhook-down.md#are-the-replicas-ready"),
 	}
 	switch {
 	case replicas == 0:
 		f.Reason, f.Text = "no_replicas", fmt.Sprintf("Service %s has no pods", name)
-		f.Fix = "Create its Deployment again: no Deployment has the labels of the Service."
+		f.Fix = "Create its Deployment again: the Service selects none."
 		if deployment != "" {
-			f.Fix = "See why, or scale it up: kubectl describe deployment/" + deployment + in
+			f.Fix = "Scale it up, or see why: kubectl describe deployment/" + deployment + in
 		}
 	case ready == 0:
 	case ready == 1:
 		f = finding.Finding{
 			Status: finding.Warning, Reason: "one_replica", Text: fmt.Sprintf("Service %s has 1 ready replica, of %d", name, replicas),
-			Fix: "Run two replicas: with one, every restart is an outage.", Link: page("operations/README.md#when-it-is-down"),
+			Fix: "Run two replicas: with only one, every restart is an outage.", Link: page("operations/README.md#when-it-is-down"),
 		}
 	case ready < replicas:
 		f.Status, f.Text = finding.Warning, fmt.Sprintf("Service %s has %d ready replicas, of %d", name, ready, replicas)
@@ -229,8 +229,8 @@ func Replicas(namespace, service, deployment string, pods []corev1.Pod) finding.
 	return f
 }
 
-// Certificates judges the CA certificates that the API server trusts for each webhook. Webhooks with
-// the same mistake share a finding.
+// Certificates checks the CA certificates that the API server trusts for each webhook.
+// Webhooks with the same mistake share a finding.
 func Certificates(mutating *admissionregistrationv1.MutatingWebhookConfiguration, validating *admissionregistrationv1.ValidatingWebhookConfiguration, now time.Time) []finding.Finding {
 	bundles := map[string][]byte{}
 	var names []string
@@ -264,14 +264,14 @@ func Certificates(mutating *admissionregistrationv1.MutatingWebhookConfiguration
 		}
 		found = append(found, finding.Finding{
 			Status: finding.Failed, Reason: "ca_bundle", Text: of + ": caBundle: " + text,
-			Fix: "Find the program that must write the caBundle, and the cause of its failure.", Link: page("troubleshooting/webhook-down.md#the-cabundle-is-wrong"),
+			Fix: "Find out why the program that sets the caBundle did not set it.", Link: page("troubleshooting/webhook-down.md#the-cabundle-is-wrong"),
 		})
 	}
 	end := first.UTC().Format(time.RFC3339)
 	if len(found) == 0 && first.Sub(now) < 7*24*time.Hour {
 		found = append(found, finding.Finding{
 			Status: finding.Warning, Reason: "ca_expires", Text: fmt.Sprintf("webhook %s: caBundle: the last CA expires at %s", of, end),
-			Fix: "Find the program that must renew the CA, and the cause of its failure.", Link: page("install/certificates.md#renewal"),
+			Fix: "Find out why the program that renews the CA did not renew it.", Link: page("install/certificates.md#renewal"),
 		})
 	}
 	return orPassed(found, "the CA in the caBundle is valid until %s", end)
@@ -280,18 +280,18 @@ func Certificates(mutating *admissionregistrationv1.MutatingWebhookConfiguration
 // lastDay returns when the last certificate of a caBundle expires.
 func lastDay(bundle []byte) (last time.Time, err error) {
 	if len(bundle) == 0 {
-		return last, errors.New("it is empty, but must have the CA of the webhook")
+		return last, errors.New("it is empty, but must contain the CA of the webhook")
 	}
 	certificates, err := certutil.ParseCertsPEM(bundle)
 	if err != nil {
-		return last, fmt.Errorf("it has no certificate in the form PEM: %w", err)
+		return last, fmt.Errorf("it contains no PEM certificate: %w", err)
 	}
 	newest := slices.MaxFunc(certificates, func(a, b *x509.Certificate) int { return a.NotAfter.Compare(b.NotAfter) })
 	return newest.NotAfter, nil
 }
 
-// Guard judges the creation of pods while no replica of the webhook responds. policies is nil
-// for an API server before 1.30, which cannot have the guard.
+// Guard checks what happens to new pods while no replica of the webhook responds. policies is
+// nil before Kubernetes 1.30, which has no guard.
 func Guard(mutating *admissionregistrationv1.MutatingWebhookConfiguration, policies *cluster.Policies) finding.Finding {
 	f := finding.Finding{Status: finding.Warning, Link: page("concepts/guard.md")}
 	wrong, install, then := "the guard needs Kubernetes 1.30", "Upgrade Kubernetes to 1.30 or newer", "."
@@ -315,8 +315,8 @@ func Guard(mutating *admissionregistrationv1.MutatingWebhookConfiguration, polic
 	return f
 }
 
-// Leftovers judges objects of a removed installation. alone reports whether there is no other
-// installation, so that nothing injects the pods that the guard denies.
+// Leftovers reports objects of a removed installation. alone reports whether there is no
+// other installation, so that nothing injects the pods that the guard denies.
 func Leftovers(left []cluster.Leftover, alone bool) []finding.Finding {
 	var names []string
 	remove, denies := cluster.Remove(left), false
@@ -329,16 +329,16 @@ func Leftovers(left []cluster.Leftover, alone bool) []finding.Finding {
 		return nil
 	case denies && alone:
 		f.Status, f.Reason = finding.Failed, "guard_leftover"
-		f.Text = "the guard of an installation that is gone still denies pods: " + of
+		f.Text = "the guard of a removed installation still denies pods: " + of
 		f.Fix = "Remove it, or install Lanyard again: " + remove
 	default:
-		f.Text = "an installation that is gone has left policies: " + of
+		f.Text = "a removed installation left policies behind: " + of
 	}
 	return []finding.Finding{f}
 }
 
-// scope returns the end of a sentence about the objects of a namespace, and the flag that selects
-// the objects: of all namespaces if namespace is empty.
+// scope returns the phrase and the flag for a namespace, or for all namespaces if it is
+// empty.
 func scope(namespace string) (where, flag string) {
 	if namespace == "" {
 		return "", "--all-namespaces"
@@ -346,13 +346,13 @@ func scope(namespace string) (where, flag string) {
 	return " in the namespace " + namespace, "--namespace " + namespace
 }
 
-// Unguarded judges the number of ServiceAccounts of a namespace, or of all namespaces, that
-// need credentials and lack the label that the guard selects by. example is one of them. With
-// byPolicies, no webhook injects: the policies select by the label, too.
+// Unguarded reports ServiceAccounts that need credentials but lack the guard's label, in a
+// namespace or all. example is one of them. With byPolicies, only policies inject, and they
+// also select by the label.
 func Unguarded(namespace string, n int, example string, byPolicies bool) finding.Finding {
 	where, flag := scope(namespace)
 	f := finding.Finding{
-		Status: finding.Warning, Reason: "unguarded", Text: fmt.Sprintf("%d ServiceAccounts%s need credentials but lack the guard's label, such as %s", n, where, example),
+		Status: finding.Warning, Reason: "unguarded", Text: fmt.Sprintf("%d ServiceAccounts%s need credentials but lack the guard's label, for example %s", n, where, example),
 		Fix: "Run: lanyard label serviceaccounts " + flag, Link: page("operations/monitoring.md#lanyardunguardedserviceaccounts"),
 	}
 	switch {
@@ -360,13 +360,12 @@ func Unguarded(namespace string, n int, example string, byPolicies bool) finding
 		return finding.Passed("every ServiceAccount%s that needs credentials has the guard's label", where)
 	case byPolicies:
 		f.Status, f.Link = finding.Failed, page("policies.md#install")
-		f.Text = fmt.Sprintf("%d ServiceAccounts%s are older than the policies and lack their label, such as %s: new pods start without credentials", n, where, example)
+		f.Text = fmt.Sprintf("%d ServiceAccounts%s are older than the policies and lack their label, for example %s: new pods start without credentials", n, where, example)
 	}
 	return f
 }
 
-// Pods judges the pods of a namespace, or of all namespaces, by their states. Pods that ended are
-// not among them.
+// Pods reports the states of the running pods of a namespace, or of all namespaces.
 func Pods(namespace string, states map[injected.State]int) []finding.Finding {
 	where, flag := scope(namespace)
 	count := func(n int) string {
@@ -391,19 +390,19 @@ func Pods(namespace string, states map[injected.State]int) []finding.Finding {
 	return orPassed(found, "every pod%s has the credentials that its ServiceAccount asks for", where)
 }
 
-// Unread judges the settings of the webhook, which were not read because of an error.
+// Unread reports the error for which the settings of the webhook could not be read.
 func Unread(err error) finding.Finding {
 	if right := probe.MissingRight(err); right != "" {
-		return finding.NoRight(right, "the settings of the webhook cannot be read, so that the built-in defaults are used")
+		return finding.NoRight(right, "the settings of the webhook cannot be read, so the built-in defaults are used")
 	}
 	return finding.Finding{
-		Status: finding.Warning, Reason: "settings_unread", Text: fmt.Sprintf("the settings of the webhook cannot be read, so that the built-in defaults are used: %v", err),
+		Status: finding.Warning, Reason: "settings_unread", Text: fmt.Sprintf("the settings of the webhook cannot be read, so the built-in defaults are used: %v", err),
 		Fix: "Pass the webhook's configuration file with --config.", Link: page("cli/README.md#settings-of-the-webhook"),
 	}
 }
 
-// Attempts judges the dry runs that several connections sent, by the findings about each. servers
-// is the number of API servers; 0 if it is not known.
+// Attempts combines the findings about dry runs over several connections. servers is the
+// number of API servers, or 0 if it is unknown.
 func Attempts(tried []finding.Finding, servers int) finding.Finding {
 	of := fmt.Sprintf("%d dry runs, each over its own connection", len(tried))
 	if servers > 1 {
@@ -417,27 +416,27 @@ func Attempts(tried []finding.Finding, servers int) finding.Finding {
 	case bad >= 0:
 		return finding.Finding{
 			Status: finding.Failed, Reason: "one_api_server", Text: fmt.Sprintf("the webhook was called in %d of %s: %s", passed, of, tried[bad].Text),
-			Fix: "Find the API server that cannot reach the webhook: see its log, and its route to the pods.", Link: page("troubleshooting/webhook-down.md#the-probe"),
+			Fix: "Find the API server that cannot reach the webhook: look at its log and its route to the pods.", Link: page("troubleshooting/webhook-down.md#the-probe"),
 		}
 	}
 	return finding.Passed("the API server can call the webhook: it did in %d of %s", passed, of)
 }
 
-// fences are the policies other than the guard, by the suffixes of their names. inPolicies is the
-// suffix in an installation by policies, or empty if it needs no such fence. without says what
-// happens without the fence.
+// fences are the policies other than the guard, by the suffixes of their names. inPolicies is
+// the suffix in an installation by policies, or empty if that needs no such fence. without
+// describes the risk without the fence.
 var fences = []struct{ suffix, inPolicies, without string }{
 	{cluster.FenceMarks, policies.KeepMarks(""), "users who may write the status of a pod can change the annotations that Lanyard wrote on it"},
-	{cluster.FenceServiceAccounts, policies.LimitServiceAccounts(""), "very large ServiceAccounts slow the API server down"},
+	{cluster.FenceServiceAccounts, policies.LimitServiceAccounts(""), "very large ServiceAccounts can slow down the API server"},
 	{cluster.FenceRegistration, "", "anyone with the webhook's token can change its webhook configurations"},
 }
 
-// Fences checks the policies that limit who may write what. selfManaged reports whether the webhook
-// issues its own certificate, because it may then write its webhook configurations. unread says why
-// that is not known.
+// Fences checks the policies that restrict writes. selfManaged reports whether the webhook
+// issues its own certificate and so may write its webhook configurations. unread is the error
+// if that is unknown.
 func Fences(mutating *admissionregistrationv1.MutatingWebhookConfiguration, policies *cluster.Policies, selfManaged bool, unread error) []finding.Finding {
 	if policies == nil {
-		return []finding.Finding{finding.DoesNotApply("this Kubernetes has no fences: they need 1.30")}
+		return []finding.Finding{finding.DoesNotApply("the fences need Kubernetes 1.30")}
 	}
 	guarded := slices.ContainsFunc(cluster.GuardPolicies(mutating), func(name string) bool { return policies.Policies[name] != nil })
 	var found []finding.Finding
@@ -456,8 +455,8 @@ func Fences(mutating *admissionregistrationv1.MutatingWebhookConfiguration, poli
 	return orPassed(found, "the fences are in place")
 }
 
-// PolicyFences judges the fences of an installation by policies. Compiled policies do not read
-// ServiceAccounts, so the size of one does not matter.
+// PolicyFences checks the fences of an installation by policies. Compiled policies do not
+// read ServiceAccounts, so they need no limit on their size.
 func PolicyFences(p *cluster.Injecting) (found []finding.Finding) {
 	for _, fence := range fences {
 		if fence.inPolicies == "" || p.Source.Compiled && fence.suffix == cluster.FenceServiceAccounts {
@@ -470,8 +469,8 @@ func PolicyFences(p *cluster.Injecting) (found []finding.Finding) {
 	return orPassed(found, "the fences are in place")
 }
 
-// ReservedIssuer judges whether policies that inject keep pods from a token for the API server,
-// which usually accepts tokens whose audience is the issuer.
+// ReservedIssuer checks that policies deny tokens whose audience is the issuer, because the
+// API server usually accepts these.
 func ReservedIssuer(p *cluster.Injecting, issuer string) []finding.Finding {
 	if p == nil || slices.Contains(slices.Concat(annotations.CommonAPIServerAudiences(), p.Source.ReservedAudiences), issuer) {
 		return nil
@@ -487,9 +486,9 @@ const applyPolicies = "Apply the output of lanyard policies again."
 
 const fencesPage = "concepts/guard.md#the-fences"
 
-// maybeFence reports a missing fence that the installation may not need.
+// maybeFence reports a missing fence that the installation may or may not need.
 func maybeFence(wrong string, unread error) finding.Finding {
-	wrong += ", and it is not known whether it is needed"
+	wrong += ", and could not determine whether it is needed"
 	if right := probe.MissingRight(unread); right != "" {
 		return finding.NoRight(right, "%s", wrong)
 	}
@@ -499,16 +498,16 @@ func maybeFence(wrong string, unread error) finding.Finding {
 	}
 }
 
-// Issuer judges the issuer of the cluster's tokens. public are the documents that a
-// cloud reads, or nil with publicErr, and both are nil if the documents were not read. signing is the
-// ID of the key that signs at present, or empty if it is not known.
+// Issuer checks the issuer of the cluster's tokens. public are the documents that a cloud
+// reads, or nil with publicErr; both are nil if they were not read. signing is the ID of the
+// current signing key, or empty if it is unknown.
 func Issuer(cluster, public *cloud.Documents, publicErr error, signing string) []finding.Finding {
 	name := cluster.Discovery.Issuer
 	f := finding.Finding{Status: finding.Warning, Reason: "issuer_not_public", Link: page("issuer.md#choose-where-the-documents-are")}
 	switch {
 	case publicErr != nil:
 		f.Text = fmt.Sprintf("the issuer %s cannot be read from here: %v", name, publicErr)
-		f.Fix = "Publish the discovery document and the keys, unless this machine cannot reach the internet."
+		f.Fix = "If this machine has internet access, publish the discovery document and the keys."
 		return []finding.Finding{f}
 	case public == nil:
 		f.Text = fmt.Sprintf("the issuer %s is not public", name)
@@ -518,8 +517,8 @@ func Issuer(cluster, public *cloud.Documents, publicErr error, signing string) [
 	var found []finding.Finding
 	if signing != "" && cluster.Keys[signing] == "" {
 		found = append(found, finding.Finding{
-			Status: finding.Failed, Reason: "key_not_served", Text: fmt.Sprintf("the cluster signs with key %s, but does not serve it", signing),
-			Fix: "Give every API server its public half: --service-account-key-file.", Link: page("issuer.md#change-the-key"),
+			Status: finding.Failed, Reason: "key_not_served", Text: fmt.Sprintf("the cluster signs tokens with key %s, but does not serve it", signing),
+			Fix: "Pass the public key to every API server with --service-account-key-file.", Link: page("issuer.md#change-the-key"),
 		})
 	}
 	wrong, foreign := cloud.Compare(cluster, public, signing)
@@ -528,32 +527,32 @@ func Issuer(cluster, public *cloud.Documents, publicErr error, signing string) [
 		f.Fix = "Publish the documents of the cluster again: lanyard trust issuer --to PLACE, with --fleet if other clusters have this issuer."
 		found = append(found, f)
 	}
-	found = orPassed(found, "the issuer %s is public, and has all keys of the cluster", name)
+	found = orPassed(found, "the issuer %s is public and serves all keys of the cluster", name)
 	if len(foreign) > 0 {
-		found = append(found, finding.Passed("other published keys: %s. The clusters that sign with them can act as this one. If none does, remove them: lanyard trust issuer --remove-key KID --to PLACE", strings.Join(foreign, ", ")))
+		found = append(found, finding.Passed("other published keys: %s. Clusters that sign with them can act as this one. If no cluster does, remove them: lanyard trust issuer --remove-key KID --to PLACE", strings.Join(foreign, ", ")))
 	}
 	return found
 }
 
-// noRight returns the finding about an object that the user may not create.
+// noRight returns the finding for an object that the user may not create.
 func noRight(resource, namespace string) finding.Finding {
 	where, _ := scope(namespace)
 	return finding.Finding{
 		Status: finding.Failed, Reason: finding.MissingRight, Text: fmt.Sprintf("you may not create %s%s", resource, where),
-		Fix: "Install as an administrator of the cluster.", Link: page("install/README.md"),
+		Fix: "Install as a cluster administrator.", Link: page("install/README.md"),
 	}
 }
 
-// Absent returns the finding about a cluster without an installation.
+// Absent returns the finding for a cluster without an installation.
 func Absent() finding.Finding {
 	return finding.Finding{
 		Status: finding.Failed, Reason: "not_installed", Text: "Lanyard is not installed: no MutatingWebhookConfiguration has a webhook " + cluster.PodWebhook,
-		Fix: "Install it; lanyard check --pre reports whether the cluster is ready.", Link: page("install/README.md"),
+		Fix: "Install it. To see whether the cluster is ready: lanyard check --pre", Link: page("install/README.md"),
 	}
 }
 
-// Several returns the finding about a cluster with more than one installation. The first one of an
-// Installation has the most ready replicas.
+// Several returns the finding for a cluster with several installations, of which the first
+// has the most ready replicas.
 func Several(i *cluster.Installation) finding.Finding {
 	var names []string
 	var others []cluster.Leftover
@@ -569,7 +568,7 @@ func Several(i *cluster.Installation) finding.Finding {
 	}
 	fix := "Keep " + i.Registrations[0].Name + ", and remove the other: "
 	if i.Ready[0] == i.Ready[1] { // both serve, or nobody knows
-		fix = "Decide which one to keep. To remove all but " + i.Registrations[0].Name + ": "
+		fix = "Choose one to keep. To remove all but " + i.Registrations[0].Name + ": "
 	}
 	return finding.Finding{
 		Status: finding.Failed, Reason: "several_installations",
@@ -578,18 +577,18 @@ func Several(i *cluster.Installation) finding.Finding {
 	}
 }
 
-// Installed warns of an installation that is there before the install.
+// Installed warns about an existing installation.
 func Installed(found []*admissionregistrationv1.MutatingWebhookConfiguration) []finding.Finding {
 	if len(found) == 0 {
 		return nil
 	}
 	return []finding.Finding{{
-		Status: finding.Warning, Reason: "installed", Text: "Lanyard is installed already: MutatingWebhookConfiguration " + cluster.Names(found),
+		Status: finding.Warning, Reason: "installed", Text: "Lanyard is already installed: MutatingWebhookConfiguration " + cluster.Names(found),
 		Fix: "Upgrade it, or remove it first.", Link: page("install/upgrade.md"),
 	}}
 }
 
-// Injecting judges the policies with which the API server injects by itself. by describes the
+// Injecting checks the policies with which the API server itself injects. by describes the
 // whole installation.
 func Injecting(p *cluster.Injecting, by string) finding.Finding {
 	if p.Problem != "" {

@@ -102,9 +102,9 @@ type roundTripper func(*http.Request) (*http.Response, error)
 // RoundTrip implements http.RoundTripper.
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// clocksOfNodes returns how far the clocks of nodes are ahead of the clock of the API server. A
-// kubelet writes its own time into its lease, and the API server writes its time beside it. There
-// are no nodes in the result if the user may not read leases.
+// clocksOfNodes returns how far the clocks of nodes are ahead of that of the API server, by
+// comparing the time that a kubelet writes into its lease with the API server's timestamp of
+// that write. The result is empty if the user may not read leases.
 func (k *checkCommand) clocksOfNodes(ctx context.Context) map[string]time.Duration {
 	nodes := map[string]time.Duration{}
 	leases, err := k.client.CoordinationV1().Leases("kube-node-lease").List(ctx, metav1.ListOptions{Limit: maxNodes})
@@ -125,7 +125,7 @@ func (k *checkCommand) clocksOfNodes(ctx context.Context) map[string]time.Durati
 // maxNodes limits the nodes whose clocks are compared.
 const maxNodes = 500
 
-// beforeInstall checks a cluster that Lanyard is to be installed in.
+// beforeInstall checks a cluster before the installation.
 func (k *checkCommand) beforeInstall(ctx context.Context) {
 	k.add("rights", k.rights(ctx)...)
 	if all, err := k.survey.Configurations(ctx); err != nil {
@@ -140,7 +140,7 @@ func (k *checkCommand) beforeInstall(ctx context.Context) {
 	k.issuer(ctx)
 }
 
-// installed checks an installation. Each part is checked that can be read.
+// installed checks each part of an installation that can be read.
 func (k *checkCommand) installed(ctx context.Context) error {
 	installation, err := k.survey.Installation(ctx)
 	if err == nil && installation.Absent() {
@@ -197,7 +197,7 @@ func (k *checkCommand) absent(ctx context.Context) {
 	k.issuer(ctx)
 	if k.serviceAccount != "" {
 		k.add("dry run", finding.Finding{
-			Status: finding.Skipped, Reason: "not_installed", Text: fmt.Sprintf("pods of ServiceAccount %s/%s were not tried: Lanyard is not installed", k.namespace, k.serviceAccount),
+			Status: finding.Skipped, Reason: "not_installed", Text: fmt.Sprintf("pods of ServiceAccount %s/%s were not tested: Lanyard is not installed", k.namespace, k.serviceAccount),
 			Fix: "Install Lanyard first.", Link: page("install/README.md"),
 		})
 	}
@@ -244,11 +244,11 @@ func (k *checkCommand) replicas(ctx context.Context, registration *admissionregi
 	reference := cluster.Entry(registration, cluster.PodWebhook).ClientConfig
 	switch {
 	case errors.Is(err, cluster.ErrOutside):
-		return finding.DoesNotApply("the webhook runs outside of the cluster, at %s", *reference.URL)
+		return finding.DoesNotApply("the webhook runs outside the cluster, at %s", *reference.URL)
 	case apierrors.IsNotFound(err):
 		return finding.Finding{
 			Status: finding.Failed, Reason: "no_service", Text: fmt.Sprintf("Service %s/%s does not exist", reference.Service.Namespace, reference.Service.Name),
-			Fix:  fmt.Sprintf("Install Lanyard again, or remove what is left: kubectl delete mutatingwebhookconfiguration/%[1]s validatingwebhookconfiguration/%[1]s", registration.Name),
+			Fix:  fmt.Sprintf("Install Lanyard again, or remove the rest of it: kubectl delete mutatingwebhookconfiguration/%[1]s validatingwebhookconfiguration/%[1]s", registration.Name),
 			Link: page("operations/README.md#remove-it"),
 		}
 	case err != nil:
@@ -276,8 +276,8 @@ func (k *checkCommand) fences(ctx context.Context, registration *admissionregist
 	return Fences(registration, policies, webhook.SelfManaged(), nil)
 }
 
-// issuer checks the cluster's issuer, from here as a cloud would. With --issuer, the documents of
-// that URL are checked, and must be readable.
+// issuer checks the cluster's issuer from this machine, as a cloud would. With --issuer, the
+// documents at that URL are checked and must be readable.
 func (k *checkCommand) issuer(ctx context.Context) {
 	defer k.Progress("reading the issuer")()
 	cluster, err := cloud.FromCluster(ctx, k.client.CoreV1().RESTClient())
@@ -340,7 +340,7 @@ func (k *checkCommand) rights(ctx context.Context) []finding.Finding {
 			found = append(found, noRight(object[0], object[1]))
 		}
 	}
-	return orPassed(found, "you may create all %d kinds of objects that an install creates", len(all))
+	return orPassed(found, "you may create all %d kinds of objects that the installation needs", len(all))
 }
 
 // exchangeTokens adds a line for each token that was presented to its cloud.
@@ -368,7 +368,7 @@ func (k *checkCommand) exchangeTokens(ctx context.Context) error {
 	return nil
 }
 
-// accounts are the ServiceAccounts that need credentials, as far as they can be read.
+// accounts describes the ServiceAccounts that need credentials, as far as they can be read.
 type accounts struct {
 	// namespace is the only namespace whose ServiceAccounts were read; empty for all.
 	namespace string
@@ -382,7 +382,7 @@ type accounts struct {
 	// compiled is true if the policies do not select ServiceAccounts by the label.
 	compiled bool
 	example  string // of an unguarded ServiceAccount
-	// unread are the findings about parts that could not be read. err is set if no
+	// unread contains findings about parts that could not be read. err is set if no
 	// ServiceAccount could be read.
 	unread []finding.Finding
 	err    error
@@ -413,7 +413,7 @@ func (k *checkCommand) readAccounts(ctx context.Context, installation *cluster.I
 	return s
 }
 
-// accountsOf reads the ServiceAccounts of one namespace, or of all. One namespace need not be read.
+// accountsOf reads the ServiceAccounts of one namespace, or of all.
 func (k *checkCommand) accountsOf(ctx context.Context, registration *admissionregistrationv1.MutatingWebhookConfiguration, scope string) *accounts {
 	s := &accounts{namespace: scope, namespaces: map[string]*workload.Namespace{}}
 	list, err := command.Namespaces(ctx, k.client, scope)
@@ -433,8 +433,8 @@ func (k *checkCommand) accountsOf(ctx context.Context, registration *admissionre
 	return s
 }
 
-// addServiceAccount adds a ServiceAccount. A ServiceAccount of the namespace of the
-// command line is chosen first.
+// addServiceAccount adds a ServiceAccount. It prefers to choose one in the namespace of the
+// command line.
 func (k *checkCommand) addServiceAccount(s *accounts, object *metav1.PartialObjectMetadata) {
 	namespace := s.namespaces[object.Namespace]
 	if namespace == nil {
@@ -454,6 +454,10 @@ func (k *checkCommand) addServiceAccount(s *accounts, object *metav1.PartialObje
 // pods counts the pods by their states. It sends no dry run, because one for
 // each ServiceAccount would load the cluster, so it needs the settings of the webhook.
 func (k *checkCommand) pods(ctx context.Context, s *accounts) {
+	if s.compiled {
+		k.add("pods", finding.DoesNotApply("pods were not compared with the annotations of ServiceAccounts: the identities are in the policies"))
+		return
+	}
 	if s.chosen == nil || k.Webhook.Unread != nil {
 		return
 	}
@@ -482,11 +486,11 @@ func (k *checkCommand) pods(ctx context.Context, s *accounts) {
 	k.add("pods", found...)
 }
 
-// dryRuns asks the API server for a pod of a ServiceAccount: whether the API server can call
-// the webhook, and whether the pod gets its credentials. registration is nil if it was not read.
+// dryRuns sends the dry run of a pod to find out whether the API server can call the webhook,
+// and whether the pod gets its credentials. registration is nil if it was not read.
 func (k *checkCommand) dryRuns(ctx context.Context, asker *workload.Asker, registration *admissionregistrationv1.MutatingWebhookConfiguration, s *accounts) {
 	defer k.Progress("waiting for the webhook")()
-	// Without a ServiceAccount that asks for an identity, the dry run is only for the probe.
+	// Without a ServiceAccount that asks for an identity, the dry run only tests the call.
 	namespace, name := k.namespace, cmp.Or(k.serviceAccount, cluster.DefaultServiceAccount)
 	if s.chosen != nil && k.serviceAccount == "" {
 		namespace, name = s.chosen.Namespace, s.chosen.Name
@@ -501,6 +505,10 @@ func (k *checkCommand) dryRuns(ctx context.Context, asker *workload.Asker, regis
 	pod := k.ProbePod(name)
 	answer := asker.Ask(ctx, command.ReadNamespace(ctx, k.client, namespace), meta, pod)
 	called, tried := k.judge(namespace+"/"+name, errRead, &answer)
+	if s.compiled && tried.Status == finding.Failed && answer.Problem() == nil {
+		tried.Text = fmt.Sprintf("pods of ServiceAccount %s/%s get no credentials: the policies do not have it", namespace, name)
+		tried.Fix, tried.Link = "Compile it into the policies: lanyard policies --cluster, or --compile with its manifest.", page("policies.md#compile-the-identities")
+	}
 	if s.byPolicies {
 		called = finding.DoesNotApply("the API server injects by itself, and calls no webhook")
 	} else if answer.Local == "" && called.Status != finding.Skipped {
@@ -510,7 +518,7 @@ func (k *checkCommand) dryRuns(ctx context.Context, asker *workload.Asker, regis
 	registered := registration != nil && cluster.Entry(registration, cluster.ProbeWebhook) != nil
 	if called.Status == finding.OK && tried.Status != finding.OK && !registered && !probe.Denied(answer.Problem()) {
 		called = finding.Finding{
-			Status: finding.Skipped, Reason: "not_known", Text: "it is not known whether the API server called the webhook: the webhook configurations were not read",
+			Status: finding.Skipped, Reason: "not_known", Text: "could not determine whether the API server called the webhook: the webhook configurations were not read",
 			Fix: "Ask an administrator for the ClusterRole lanyard-view.", Link: page("operations/README.md#rights-of-readers"),
 		}
 	}
@@ -520,15 +528,17 @@ func (k *checkCommand) dryRuns(ctx context.Context, asker *workload.Asker, regis
 		k.add("dry run", tried)
 	case s.chosen == nil && len(s.unread) > 0:
 		k.add("dry run", finding.Finding{
-			Status: finding.Skipped, Reason: "not_known", Text: "no ServiceAccount was tried: not all of them can be read", Fix: "Name a ServiceAccount with --service-account.",
+			Status: finding.Skipped, Reason: "not_known", Text: "no ServiceAccount was tested: not all of them can be read", Fix: "Name a ServiceAccount with --service-account.",
 		})
+	case s.compiled:
+		k.add("dry run", finding.DoesNotApply("no ServiceAccount was tried, because the policies have the identities; to try one, use --service-account"))
 	case s.chosen == nil:
-		k.add("dry run", finding.DoesNotApply("no ServiceAccount needs credentials yet, so that none was tried"))
+		k.add("dry run", finding.DoesNotApply("no ServiceAccount needs credentials yet, so none was tested"))
 	}
 }
 
-// judge returns the findings about the probe and about the pods of a ServiceAccount. unread is why
-// the ServiceAccount was not read.
+// judge returns the findings about the probe and the pods of a ServiceAccount. unread is the
+// error if the ServiceAccount could not be read.
 func (k *checkCommand) judge(serviceAccount string, unread error, answer *workload.Answer) (called, tried finding.Finding) {
 	response := answer.Answer
 	if answer.Denial != nil {
@@ -546,7 +556,7 @@ func (k *checkCommand) judge(serviceAccount string, unread error, answer *worklo
 		return called, finding.Unreadable("ServiceAccount "+serviceAccount, unread)
 	case answer.Err != nil:
 		return called, finding.Finding{
-			Status: finding.Skipped, Reason: "not_known", Text: fmt.Sprintf("pods of ServiceAccount %s were not tried: %v", serviceAccount, answer.Err),
+			Status: finding.Skipped, Reason: "not_known", Text: fmt.Sprintf("pods of ServiceAccount %s were not tested: %v", serviceAccount, answer.Err),
 			Fix: "Pass the webhook's configuration file with --config.", Link: page("cli/README.md#settings-of-the-webhook"),
 		}
 	}
@@ -562,8 +572,8 @@ const (
 	attemptsEach = 3
 )
 
-// attempt repeats the dry run that the first finding is about. A load balancer chooses an API
-// server for each connection, so each dry run has a connection of its own.
+// attempt repeats the dry run of the first finding. Each dry run uses its own connection,
+// because a load balancer chooses an API server per connection.
 func (k *checkCommand) attempt(ctx context.Context, namespace string, pod *unstructured.Unstructured, first finding.Finding) finding.Finding {
 	servers := k.apiServers(ctx)
 	n := cmp.Or(k.attempts, 1)

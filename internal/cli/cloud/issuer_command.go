@@ -43,8 +43,8 @@ func newTrustIssuerCommand(c *command.CLI) *cobra.Command {
 	})
 	k.Output.AddFlag(cmd, "Issuer")
 	fs := cmd.Flags()
-	fs.StringVar(&k.to, "to", "", "Directory, s3://BUCKET/PATH, gs://BUCKET/PATH or azblob://ACCOUNT/CONTAINER to publish the documents in.")
-	fs.StringVar(&k.issuer, "issuer", "", "With --to: the issuer in the documents. Without it, the cluster's.")
+	fs.StringVar(&k.to, "to", "", "Where to publish the documents: a directory, s3://BUCKET/PATH, gs://BUCKET/PATH or azblob://ACCOUNT/CONTAINER.")
+	fs.StringVar(&k.issuer, "issuer", "", "With --to: the issuer in the documents. Defaults to the cluster's.")
 	fs.BoolVar(&k.fleet, "fleet", false, "With --to: keep the published keys of other clusters. All clusters with the same issuer can act as each other.")
 	fs.StringArrayVar(&k.remove, "remove-key", nil, "With --to: ID of a published key to remove. Can be repeated.")
 	fs.StringVar(&k.publicKey, "public-key", "", "With --to and --issuer: PEM file with the public keys of a cluster that does not exist yet.")
@@ -54,8 +54,8 @@ func newTrustIssuerCommand(c *command.CLI) *cobra.Command {
 
 type issuerResult struct {
 	Issuer string `json:"issuer"`
-	// Keys are the IDs of the keys that the API server serves. SigningKey signs at
-	// present; it is empty if the user may not request a token.
+	// Keys are the IDs of the keys that the API server serves. SigningKey is the current
+	// signing key, or empty if the user may not request a token.
 	Keys       []string `json:"keys"`
 	SigningKey string   `json:"signingKey,omitempty"`
 }
@@ -77,13 +77,13 @@ func (k *trustIssuerCommand) run(ctx context.Context) error {
 	}
 	result := &issuerResult{Issuer: documents.Discovery.Issuer, Keys: documents.KeyIDs()}
 	if result.SigningKey, err = SigningKey(ctx, k.CLI, client); err != nil {
-		k.Note("warning: the key that signs at present is not known: %v", err)
+		k.Note("warning: the current signing key is unknown: %v", err)
 	}
 	return k.Write(k.CLI, result)
 }
 
-// SigningKey returns the ID of the key that signs tokens at present. It requests one, which it
-// shows to nobody.
+// SigningKey returns the ID of the current signing key, from a token that it requests and
+// discards.
 func SigningKey(ctx context.Context, c *command.CLI, client kubernetes.Interface) (string, error) {
 	namespace, err := c.Namespace()
 	if err != nil {
@@ -166,13 +166,13 @@ func (k *trustIssuerCommand) published(ctx context.Context, at string) (*Documen
 	_, distrusted := errors.AsType[*tls.CertificateVerificationError](err)
 	switch {
 	case distrusted:
-		return nil, fmt.Errorf("read the published documents: %w; name the CA with --ca-file", err)
+		return nil, fmt.Errorf("read the published documents: %w; pass the CA with --ca-file", err)
 	case isUnread:
 		reason := unread.Error()
 		if noResponse {
 			reason = "no response" // and not the texts of proxies and resolvers
 		}
-		k.Note("warning: no documents were found at %s (%s): these are the first ones, and must not replace others", at, reason)
+		k.Note("warning: no documents were found at %s (%s): make sure that these documents replace no others", at, reason)
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("read the published documents of %s: %w", at, err)

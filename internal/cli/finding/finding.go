@@ -72,7 +72,7 @@ func NoRight(right, format string, args ...any) Finding {
 func Of(line probe.Line) Finding {
 	f := Finding{Status: line.Status, Text: line.Text, Fix: line.Fix, Link: line.Link}
 	if f.Fix == "" && f.Status != OK && f.Status != NotApplicable {
-		f.Fix = "Try again. If the error stays, read it: it is of the program that was asked."
+		f.Fix = "Try again. If the error persists, look at the program that returned it."
 		if f.Link != "" {
 			f.Fix = "Look for the error on the page."
 		}

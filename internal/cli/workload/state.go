@@ -41,7 +41,7 @@ func States() []StateInfo {
 		{injected.LeftOut, "its annotations exclude all of its containers, or something else is mounted at the token path", false},
 		{injected.OptedOut, `it has lanyard.dev/inject: "false"`, false},
 		{injected.Excluded, "Lanyard is not called for it or for its namespace", false},
-		{injected.None, "its ServiceAccount asks for nothing", false},
+		{injected.None, "its ServiceAccount asks for no identity", false},
 		{injected.Unknown, "it cannot be compared with a new pod", false},
 	}
 }
@@ -61,9 +61,10 @@ func Outdated(pods map[injected.State]int) int {
 // running is a running pod of a namespace.
 type running struct {
 	*Namespace
-	// comparer is for the pods of its ServiceAccount, or nil if the ServiceAccount was not read.
+	// comparer compares the pods of its ServiceAccount, or is nil if the ServiceAccount was not
+	// read.
 	comparer *injected.Comparer
-	// pod is the JSON of the pod. labels and annotations are its own.
+	// pod is the JSON of the pod, and labels and annotations are its metadata.
 	pod                 []byte
 	labels, annotations map[string]string
 	// unchanged is the parameter of injected.Compare.
@@ -76,9 +77,9 @@ type verdict struct {
 	// Shadows are the findings about variables because of which SDKs ignore the credentials, if
 	// the pod has them.
 	Shadows []mutate.Finding
-	// Problem is why the state is unknown.
+	// Problem says why the state is unknown.
 	Problem string
-	// Ask reports whether the API server knows better, by the dry run of a new pod.
+	// Ask reports whether a dry run may give a more precise answer.
 	Ask bool
 }
 
@@ -129,8 +130,8 @@ func (v *verdict) settle(c injected.Comparison) {
 	}
 }
 
-// labelsAtCreation returns the labels of the pod without Lanyard's label. The objectSelector saw
-// the pod before it was injected.
+// labelsAtCreation returns the labels of the pod without Lanyard's, as the objectSelector saw
+// them before the injection.
 func (r *running) labelsAtCreation() map[string]string {
 	if r.annotations[annotations.Injected] == "" || r.labels[annotations.IdentityLabel] != annotations.IdentityInjected {
 		return r.labels
@@ -212,7 +213,7 @@ func (m ConfigMaps) Shadows(pod []byte, d *mutate.Decision) ([]mutate.Finding, e
 	return found, nil
 }
 
-// of returns the findings about the ConfigMaps of one container.
+// of returns the findings about the ConfigMaps used by one container.
 func (m ConfigMaps) of(c *corev1.Container, identities []annotations.Identity) (found []mutate.Finding) {
 	for _, from := range c.EnvFrom {
 		if from.ConfigMapRef == nil || from.Prefix != "" {

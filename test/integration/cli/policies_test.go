@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
@@ -43,7 +44,22 @@ func applyPolicies(ctx context.Context, client dynamic.Interface, text string) {
 	}
 }
 
-// A cluster of its own, in which only policies inject, with settings that are not the defaults.
+// deletePolicies deletes the policies whose names begin with the prefix.
+func deletePolicies(ctx context.Context, client dynamic.Interface, prefix string) {
+	GinkgoHelper()
+	for _, resource := range resourceOf {
+		resource := client.Resource(schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: resource})
+		list, err := resource.List(ctx, metav1.ListOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		for i := range list.Items {
+			if strings.HasPrefix(list.Items[i].GetName(), prefix) {
+				Expect(resource.Delete(ctx, list.Items[i].GetName(), metav1.DeleteOptions{})).To(Succeed())
+			}
+		}
+	}
+}
+
+// A separate cluster, in which only policies inject, with settings that are not the defaults.
 var _ = Describe("an installation by policies", Ordered, func() {
 	var (
 		kubeconfig, config string
@@ -108,7 +124,7 @@ var _ = Describe("an installation by policies", Ordered, func() {
 	It("labels ServiceAccounts that are older", func(ctx SpecContext) {
 		code, out, _ := lanyardAs(ctx, kubeconfig, "", "check")
 		Expect(code).To(Equal(1))
-		Expect(out).To(ContainSubstring("1 ServiceAccounts are older than the policies and lack their label, such as shop/early"))
+		Expect(out).To(ContainSubstring("1 ServiceAccounts are older than the policies and lack their label, for example shop/early"))
 		code, out, _ = lanyardAs(ctx, kubeconfig, "", "label", "serviceaccounts", "--all-namespaces", "--output", "name")
 		Expect(code).To(Equal(0))
 		Expect(out).To(Equal("serviceaccount/early\n"))
@@ -199,6 +215,42 @@ var _ = Describe("an installation by policies", Ordered, func() {
 		_, out, _ := lanyardAs(ctx, kubeconfig, "", "check")
 		Expect(out).To(ContainSubstring("MutatingAdmissionPolicy lanyard-inject-pods has no effect: it has no binding"))
 	})
+
+	It("is replaced by compiled policies, and compared with them", func(ctx SpecContext) {
+		deletePolicies(ctx, policies, "lanyard-")
+		code, text, errOut := lanyardAs(ctx, kubeconfig, "", "policies", "--config", config, "--cluster")
+		Expect(code).To(Equal(0), errOut)
+		Expect(text).To(And(ContainSubstring("'shop/cart': {"), ContainSubstring("'shop/early': {")))
+		applyPolicies(ctx, policies, text)
+		run(ctx, "compiled-diff-same", 0, "policies", "--config", config, "--cluster", "--diff")
+		Eventually(ctx, func(ctx context.Context) (string, error) {
+			pod, err := client.CoreV1().Pods("shop").Create(ctx, newPod("probe", "cart"), dryRun)
+			return pod.Annotations["lanyard.dev/injected"], err
+		}).Should(Equal("azure"))
+		patch := []byte(`{"metadata":{"annotations":{"lanyard.dev/azure-client-id":"99999999-2222-3333-4444-555555555555"}}}`)
+		_, err := client.CoreV1().ServiceAccounts("shop").Patch(ctx, "early", types.MergePatchType, patch, metav1.PatchOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		run(ctx, "compiled-diff", 1, "policies", "--config", config, "--cluster", "--diff")
+		run(ctx, "compiled-check", 0, "check")
+		uncompiled := serviceAccount("bakery", map[string]string{"lanyard.dev/azure-client-id": "11111111-2222-3333-4444-555555555555"})
+		_, err = client.CoreV1().ServiceAccounts("shop").Create(ctx, uncompiled, metav1.CreateOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		run(ctx, "compiled-check-uncompiled", 1, "check")
+		Expect(client.CoreV1().ServiceAccounts("shop").Delete(ctx, "bakery", metav1.DeleteOptions{})).To(Succeed())
+	})
+
+	// The annotations in the cluster do not matter.
+	It("is checked with the identities of manifests", func(ctx SpecContext) {
+		for _, name := range []string{"cart", "early"} {
+			Expect(client.CoreV1().ServiceAccounts("shop").Delete(ctx, name, metav1.DeleteOptions{})).To(Succeed())
+			account := serviceAccount(name, nil)
+			account.AutomountServiceAccountToken = new(bool)
+			_, err := client.CoreV1().ServiceAccounts("shop").Create(ctx, account, metav1.CreateOptions{})
+			Expect(err).NotTo(HaveOccurred())
+		}
+		run(ctx, "compiled-check-manifests", 0, "check")
+		run(ctx, "compiled-check-one", 0, "check", "--service-account", "cart", "--namespace", "shop")
+	})
 })
 
 // Next to the webhook, in the cluster of the other specs.
@@ -219,16 +271,7 @@ var _ = Describe("policies next to the webhook", Serial, func() {
 			return err
 		}
 		DeferCleanup(func(ctx SpecContext) {
-			for _, resource := range resourceOf {
-				resource := client.Resource(schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: resource})
-				list, err := resource.List(ctx, metav1.ListOptions{})
-				Expect(err).NotTo(HaveOccurred())
-				for i := range list.Items {
-					if strings.HasPrefix(list.Items[i].GetName(), "second-") {
-						Expect(resource.Delete(ctx, list.Items[i].GetName(), metav1.DeleteOptions{})).To(Succeed())
-					}
-				}
-			}
+			deletePolicies(ctx, client, "second-")
 			Eventually(ctx, writeAzure).Should(Succeed())
 		})
 		applyPolicies(ctx, client, text)
