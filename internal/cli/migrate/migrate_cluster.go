@@ -103,7 +103,11 @@ func (r *reader) list(ctx context.Context, lists ...listing) (stock []*Object, e
 			if len(stock) == maxStock {
 				return fmt.Errorf("got more than %d objects: migrate one namespace after the other", maxStock)
 			}
-			if err := injected.Remove(u.Object, r.settings, false); err != nil {
+			var err error
+			if u.GetAnnotations()[annotations.Injected] != "" { // which a template has rarely, and most objects are templates
+				err = injected.Remove(u.Object, r.settings, false)
+			}
+			if err != nil {
 				return err
 			}
 			o, err := Read(u)
@@ -120,9 +124,13 @@ func (r *reader) list(ctx context.Context, lists ...listing) (stock []*Object, e
 	return stock, nil
 }
 
+// pageSize is how many objects are read at once: a whole object in this form takes about 50 KiB, and two pages are in memory.
+const pageSize = 50
+
 // each calls do for each object of a list.
 func (r *reader) each(ctx context.Context, l listing, do func(*unstructured.Unstructured) error) error {
 	list := func(ctx context.Context, options metav1.ListOptions) (*unstructured.UnstructuredList, error) {
+		options.Limit = pageSize
 		if l.name != "" {
 			options.FieldSelector = "metadata.name=" + l.name
 		}
