@@ -137,7 +137,7 @@ func policyPlots(all []measured) []plot {
 func (b *bench) policyTurns(labelled int) int {
 	switch {
 	case labelled >= 2000:
-		return either(b, 20, 3)
+		return either(b, 10, 3)
 	case labelled >= 200:
 		return either(b, 150, 20)
 	}
