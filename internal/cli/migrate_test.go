@@ -84,7 +84,7 @@ func TestMigrateListsTheFilesOfADirectory(t *testing.T) {
 	}
 }
 
-func TestMigrateLimitsWhatItReads(t *testing.T) {
+func TestMigrateLimitsItsInput(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "big.yaml")

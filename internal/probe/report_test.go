@@ -107,7 +107,7 @@ func TestAFailedCallHasItsCause(t *testing.T) {
 	}
 }
 
-func TestLinesSayWhatToDo(t *testing.T) {
+func TestLinesHaveANextStep(t *testing.T) {
 	t.Parallel()
 	line := Fail("Do it.", "install/README.md", "it is wrong: %s", "x")
 	if want := "it is wrong: x\n  Do it.\n  " + version.Page("docs/install/README.md"); line.String() != want {

@@ -20,8 +20,8 @@ import (
 // completion is a function that completes arguments or the value of a flag.
 type completion = func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective)
 
-// complete returns the names that start with the user's input. An error results in no names: a
-// shell has no place to show it.
+// complete returns the names that start with the user's input, or none after an error, which
+// a shell cannot show.
 func complete(names []string, typed string, err error) ([]string, cobra.ShellCompDirective) {
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
@@ -154,8 +154,7 @@ func addChecked(cmd *cobra.Command, value *checked, name, short, usage string, c
 	_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(completions, cobra.ShellCompDirectiveNoFileComp))
 }
 
-// checked is a flag whose values are checked: a wrong one is a mistake in the command line,
-// before the command has done something.
+// checked is a flag that rejects invalid values before the command runs.
 type checked struct {
 	value *string
 	check func(value string) error

@@ -37,7 +37,7 @@ func TestSummaries(t *testing.T) {
 	}
 }
 
-func TestFindingsAreListedUnderWhatTheyAreAbout(t *testing.T) {
+func TestFindingsAreGroupedByPart(t *testing.T) {
 	t.Parallel()
 	found := []finding.Finding{
 		{Status: finding.OK, About: "a", Text: "one"},
@@ -51,7 +51,7 @@ func TestFindingsAreListedUnderWhatTheyAreAbout(t *testing.T) {
 	}
 }
 
-// A line of package probe has no next step if its reader, the log of a Job, needs none.
+// Lines of package probe have no next step if they are only for the log of a Job.
 func TestALineBecomesAFindingWithANextStep(t *testing.T) {
 	t.Parallel()
 	for _, line := range []probe.Line{probe.Skip("", "x"), probe.Fail("", "install/README.md", "x"), probe.NoRight("list pods", "x"), {Status: probe.Failed, Commands: "run\n"}} {
