@@ -40,16 +40,8 @@ func newPoliciesCommand(c *command.CLI) *cobra.Command {
 		}
 		text := ""
 		s, err := cluster.PolicySettings(&source)
-		switch {
-		case err == nil && k.static != "":
-			err = k.writeStatic(cmd.Context(), s, name, &source)
-		case err == nil && k.compiles():
-			var compiled *policies.Compiled
-			if compiled, err = k.compile(cmd.Context(), s, name, &source); err == nil {
-				text = compiled.Text()
-			}
-		case err == nil:
-			text, err = policies.Generate(s, name, &source)
+		if err == nil {
+			text, err = k.generate(cmd.Context(), s, name, &source)
 		}
 		if err != nil {
 			return c.Found("%v", err)

@@ -42,6 +42,21 @@ func (k *compiler) suffix() string {
 	return ""
 }
 
+// generate returns the text to print. With --static, it writes files instead.
+func (k *compiler) generate(ctx context.Context, s *annotations.Settings, name string, source *policies.Source) (string, error) {
+	if k.static != "" {
+		return "", k.writeStatic(ctx, s, name, source)
+	}
+	if !k.compiles() {
+		return policies.Generate(s, name, source)
+	}
+	compiled, err := k.compile(ctx, s, name, source)
+	if err != nil {
+		return "", err
+	}
+	return compiled.Text(), nil
+}
+
 // compile returns the policies.
 func (k *compiler) compile(ctx context.Context, s *annotations.Settings, name string, source *policies.Source) (*policies.Compiled, error) {
 	accounts, err := k.accounts(ctx)

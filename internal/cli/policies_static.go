@@ -50,13 +50,13 @@ func (k *compiler) writeStatic(ctx context.Context, s *annotations.Settings, nam
 		all = append(all, webhooks...)
 	}
 	var files []command.File
-	admission := "# For --admission-control-config-file of kube-apiserver.\napiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins:\n"
+	admission := []string{"# For --admission-control-config-file of kube-apiserver.\napiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins:\n"}
 	for _, m := range all {
 		files = append(files, command.File{Path: filepath.Join(dir, m.directory, "lanyard.yaml"), Text: m.text})
-		admission += fmt.Sprintf("- name: %s\n  configuration:\n    apiVersion: apiserver.config.k8s.io/v1\n    kind: %s\n    staticManifestsDir: %q\n",
-			m.plugin, m.configuration, filepath.Join(dir, m.directory))
+		admission = append(admission, fmt.Sprintf("- name: %s\n  configuration:\n    apiVersion: apiserver.config.k8s.io/v1\n    kind: %s\n    staticManifestsDir: %q\n",
+			m.plugin, m.configuration, filepath.Join(dir, m.directory)))
 	}
-	return command.ReplaceFiles(append(files, command.File{Path: filepath.Join(dir, "admission.yaml"), Text: admission}), 0o600, 0o750)
+	return command.ReplaceFiles(append(files, command.File{Path: filepath.Join(dir, "admission.yaml"), Text: strings.Join(admission, "")}), 0o600, 0o750)
 }
 
 // webhooks returns the webhook configurations in the file, without the fields that an API server sets.
