@@ -102,6 +102,9 @@ type Explanation struct {
 	New NewPod `json:"new"`
 	// Live describes the pod that the user asked about.
 	Live *Live `json:"live,omitempty"`
+	// Pods counts the running pods of the workload or the ServiceAccount that the user asked
+	// about. It is nil if they were not read, or if there are none.
+	Pods *summary `json:"pods,omitempty"`
 	// InjectedBy describes an installation with policies; empty for the webhook only.
 	InjectedBy string `json:"injectedBy,omitempty"`
 	// AllowedIdentities is the policy of the namespace, or empty if it uses the cluster's default.
@@ -845,10 +848,14 @@ func (in *input) outdated(l *Live, annotated metav1.Time) {
 // recreated is the fix for a pod that its controller replaces.
 const recreated = "Delete the pod, and its controller creates a new one: "
 
-// restart returns the command that replaces the running pod, and no other workload.
+// restart returns the command that replaces the running pod, or the pods of the workload, and
+// no other workload.
 func (in *input) restart() string {
 	o, namespace := &in.Owner, " --namespace "+in.Namespace.Name
-	remove := "kubectl delete pod " + in.Live.GetName() + namespace
+	remove := "kubectl delete pod POD" + namespace
+	if in.Live != nil {
+		remove = "kubectl delete pod " + in.Live.GetName() + namespace
+	}
 	_, name, _ := strings.Cut(o.Name, "/")
 	switch {
 	case o.Name == "":

@@ -71,6 +71,14 @@ func (e *Explanation) Print(p *command.Page) {
 		p.Line("this pod: %s", p.Style(style, string(l.State)))
 		printPod(p, l.Text+"; created "+l.Created, l.Containers, l.Differences, l.Fix)
 	}
+	if e.Pods != nil {
+		p.Line("")
+		style := command.Good
+		if e.Pods.worst() != injected.Current {
+			style = command.Bad
+		}
+		p.Line("running pods: %s", p.Style(style, e.Pods.counts()))
+	}
 	printEvent(p, e.event)
 	e.printOthers(p)
 }

@@ -100,6 +100,9 @@ func explainObject(ctx context.Context, c *command.CLI, args []string) (*Explana
 	if explanation.event, err = r.event(ctx, info, &explanation.New); explanation.event != nil {
 		explanation.Findings = append(explanation.Findings, *explanation.event)
 	}
+	if err == nil && r.in.Live == nil && r.in.asks() {
+		err = r.pods(ctx, explanation)
+	}
 	explanation.Findings = append(explanation.Findings, r.in.Missing[known:]...)
 	return explanation, err
 }
@@ -161,6 +164,7 @@ func (r *reader) template(ctx context.Context, info *resource.Info) (*unstructur
 	}
 	r.in.ServiceAccountName, r.in.Named = cluster.ServiceAccountOf(object), cluster.NamesServiceAccount(object)
 	if len(path) > 0 {
+		r.in.Owner = ownerOfPods(r.in.Object, object)
 		return cluster.PodOf(object)
 	}
 	r.in.Live = object

@@ -499,6 +499,38 @@ func TestTheFixIsForOneWorkload(t *testing.T) {
 	}
 }
 
+// The pods of a workload or a ServiceAccount are counted, and the fix replaces all that are outdated.
+func TestTheFixIsForAllPods(t *testing.T) {
+	t.Parallel()
+	deployment := unstructured.Unstructured{Object: map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "spec": map[string]any{}}}
+	paused := unstructured.Unstructured{Object: map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "spec": map[string]any{"paused": true}}}
+	for name, test := range map[string]struct {
+		object   string
+		owner    topOwner
+		workload string
+		want     string
+	}{
+		"a Deployment":                    {"deployment/cart", ownerOfPods("deployment/cart", &deployment), "deployment/cart", "Restart its workload: kubectl rollout restart deployment/cart --namespace shop"},
+		"a paused Deployment":             {"deployment/cart", ownerOfPods("deployment/cart", &paused), "deployment/cart", "A restart of deployment/cart does not replace the pod: it is paused. Delete the pod, and its controller creates a new one: kubectl delete pod POD --namespace shop"},
+		"a ServiceAccount of Deployments": {"serviceaccount/cart", topOwner{}, "deployment/cart", "Restart their workloads: kubectl rollout restart $(lanyard status serviceaccount/cart --stale -o name -n shop) -n shop"},
+		"a ServiceAccount of Jobs":        {"serviceaccount/cart", topOwner{}, "job/load", "No restart does that. See: lanyard explain job/load --namespace shop"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			in := newInput(t)
+			in.Owner = test.owner
+			result := newStatusResult(&query{})
+			result.add([]Row{{Namespace: "shop", Workload: test.workload, Pods: 3, States: map[injected.State]int{injected.Without: 2, injected.Current: 1}}}, nil)
+			e := &Explanation{Object: test.object, Namespace: "shop"}
+			e.addPods(result, in)
+			want := finding.Finding{Status: finding.Failed, About: aboutPods, Reason: "outdated", Text: "2 pods must be replaced", Fix: test.want}
+			if len(e.Findings) != 1 || e.Findings[0] != want || !e.Problem() {
+				t.Errorf("got %+v, want %+v", e.Findings, want)
+			}
+		})
+	}
+}
+
 func TestLocalAnswersShowTheirLimits(t *testing.T) {
 	t.Parallel()
 	in := newInput(t)

@@ -136,6 +136,11 @@ type statusResult struct {
 	local map[string][]string
 }
 
+// newStatusResult returns a result without rows.
+func newStatusResult(q *query) *statusResult {
+	return &statusResult{Workloads: []Row{}, Findings: []finding.Finding{}, Summary: summary{States: map[injected.State]int{}}, query: q, local: map[string][]string{}}
+}
+
 // add adds a part of the result.
 func (r *statusResult) add(rows []Row, found []finding.Finding) {
 	r.Findings = append(r.Findings, found...)
@@ -209,11 +214,8 @@ func (r *statusResult) conclude() {
 		return
 	}
 	f := finding.Finding{
-		Status: finding.Warning, About: "pods", Reason: "outdated", Text: fmt.Sprintf("%d pods must be replaced", n),
+		Status: finding.Warning, About: "pods", Reason: "outdated", Text: mustBeReplaced(n),
 		Fix: fmt.Sprintf("No restart does that. See: lanyard explain %s --namespace %s", r.first.Workload, r.first.Namespace),
-	}
-	if n == 1 {
-		f.Text = "1 pod must be replaced"
 	}
 	if r.restarts {
 		f.Fix = fmt.Sprintf("Restart their workloads: kubectl rollout restart $(lanyard status --stale -o name -n %[1]s) -n %[1]s", r.first.Namespace)
@@ -299,24 +301,30 @@ func (r *statusResult) printEnd(p *command.Page) {
 	}
 }
 
-// String formats the counts.
-func (s summary) String() string {
+// counts formats the number of pods in each state.
+func (s *summary) counts() string {
 	var parts []string
 	for _, state := range States() {
 		if n := s.States[state.State]; n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", n, state.State))
 		}
 	}
+	return strings.Join(parts, ", ")
+}
+
+// String formats the counts.
+func (s *summary) String() string {
 	pods := "pods"
 	if s.Pods == 1 {
 		pods = "pod"
 	}
-	return fmt.Sprintf("%d %s: %s", s.Pods, pods, strings.Join(parts, ", "))
+	return fmt.Sprintf("%d %s: %s", s.Pods, pods, s.counts())
 }
 
 // write writes the rows. A table is written incrementally, namespace by namespace.
 func (k *statusCommand) write(ctx context.Context) error {
-	result := &statusResult{Workloads: []Row{}, Findings: []finding.Finding{}, Summary: summary{States: map[injected.State]int{}}, query: &k.query, stale: k.stale, local: map[string][]string{}}
+	result := newStatusResult(&k.query)
+	result.stale = k.stale
 	p := command.NewPage(k.Out)
 	err := eachNamespace(ctx, k.CLI, &k.query, func(rows []Row, found []finding.Finding) error {
 		result.add(rows, found)

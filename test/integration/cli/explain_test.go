@@ -86,7 +86,7 @@ var _ = Describe("explain", Ordered, func() {
 	})
 
 	It("explains a ServiceAccount with an identity", func(ctx SpecContext) {
-		expectOutputs(ctx, "explain-serviceaccount", command.ExitOK, "explain", "serviceaccount", "cart", "--namespace", "explained")
+		expectOutputs(ctx, "explain-serviceaccount", command.ExitFound, "explain", "serviceaccount", "cart", "--namespace", "explained")
 	})
 
 	It("explains a workload", func(ctx SpecContext) {

@@ -182,7 +182,7 @@ var _ = Describe("an installation by policies", Ordered, func() {
 	})
 
 	It("is explained", func(ctx SpecContext) {
-		run(ctx, "policies-explain", 0, "explain", "serviceaccount/cart", "--namespace", "shop")
+		run(ctx, "policies-explain", 1, "explain", "serviceaccount/cart", "--namespace", "shop")
 		run(ctx, "policies-explain-pod", 1, "explain", "pod/before", "--namespace", "shop")
 	})
 

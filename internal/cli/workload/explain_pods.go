@@ -1,0 +1,86 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package workload
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
+	"github.com/lanyard-dev/lanyard/internal/cli/finding"
+	"github.com/lanyard-dev/lanyard/pkg/mutate/injected"
+)
+
+// aboutPods are the running pods of a workload or a ServiceAccount.
+const aboutPods = "running pods"
+
+// pods adds the running pods of a workload or a ServiceAccount, as status counts them.
+func (r *reader) pods(ctx context.Context, e *Explanation) error {
+	result := newStatusResult(&query{scope: e.Namespace, names: []string{e.Object}})
+	err := eachNamespace(ctx, r.CLI, result.query, func(rows []Row, found []finding.Finding) error {
+		result.add(rows, found)
+		return nil
+	})
+	if apierrors.IsForbidden(err) && r.lacks(err, aboutPods) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if result.Summary.Pods > 0 {
+		e.Pods = &result.Summary
+	}
+	e.addPods(result, r.in)
+	return nil
+}
+
+// addPods adds the findings about running pods.
+func (e *Explanation) addPods(result *statusResult, in *input) {
+	for _, f := range result.Findings {
+		if f.About == "pods" && f.Status != finding.NotApplicable && !slices.Contains(e.Findings, f) {
+			f.About = aboutPods
+			e.Findings = append(e.Findings, f)
+		}
+	}
+	n := Outdated(result.Summary.States)
+	if n == 0 {
+		return
+	}
+	f := finding.Finding{Status: finding.Failed, About: aboutPods, Reason: "outdated", Text: mustBeReplaced(n), Fix: in.restart()}
+	if in.Owner.Name == "" { // a ServiceAccount, of any number of workloads
+		f.Fix = fmt.Sprintf("No restart does that. See: lanyard explain %s --namespace %s", result.first.Workload, e.Namespace)
+	}
+	if in.Owner.Name == "" && result.restarts {
+		f.Fix = fmt.Sprintf("Restart their workloads: kubectl rollout restart $(lanyard status %s --stale -o name -n %[2]s) -n %[2]s", e.Object, e.Namespace)
+	}
+	e.Findings = append(e.Findings, f)
+}
+
+// ownerOfPods returns the named workload, as the owner of its pods.
+func ownerOfPods(name string, object *unstructured.Unstructured) topOwner {
+	kind, _ := cluster.ByGroupKind(object.GroupVersionKind().GroupKind())
+	return topOwner{Name: name, Kind: kind, ByHand: kind.ByHand(object)}
+}
+
+// mustBeReplaced says that n pods are stale or without credentials.
+func mustBeReplaced(n int) string {
+	if n == 1 {
+		return "1 pod must be replaced"
+	}
+	return fmt.Sprintf("%d pods must be replaced", n)
+}
+
+// worst returns the state that needs attention first, or current if none does.
+func (s *summary) worst() injected.State {
+	for _, state := range []injected.State{Shadowed, injected.Without, injected.Stale, injected.Unknown} {
+		if s.States[state] > 0 {
+			return state
+		}
+	}
+	return injected.Current
+}
