@@ -17,9 +17,6 @@ import (
 	"github.com/lanyard-dev/lanyard/policies"
 )
 
-// maxCompileBytes limits the manifests to compile, which are in memory with their objects.
-const maxCompileBytes = 16 << 20
-
 // compiler reads the ServiceAccounts to compile.
 type compiler struct {
 	*command.CLI
@@ -79,7 +76,7 @@ func (k *compiler) accounts(ctx context.Context) ([]policies.Account, error) {
 
 // fromFiles calls do for each ServiceAccount and Namespace in the files.
 func (k *compiler) fromFiles(_ context.Context, do func(kind string, object annotations.Metadata)) error {
-	return k.EachText(k.In, maxCompileBytes, func(name string, text []byte) error {
+	return k.EachText(k.In, command.MaxManifestBytes, func(name string, text []byte) error {
 		return resource.NewLocalBuilder().Unstructured().Stream(bytes.NewReader(text), name).Flatten().Do().Visit(func(info *resource.Info, err error) error {
 			if err != nil {
 				return err

@@ -5,11 +5,7 @@ package command
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -147,7 +143,7 @@ func May(ctx context.Context, client kubernetes.Interface, verb, resource, names
 }
 
 // Selection is how a user names the objects that a command is about, as for kubectl: TYPE NAME,
-// TYPE/NAME, a name without a type, or files, which EachFile reads. The zero
+// TYPE/NAME, a name without a type, or files, which EachText reads. The zero
 // value takes TYPE NAME and TYPE/NAME of every type that the API server knows.
 type Selection struct {
 	// Type is the type of a name without a type, such as serviceaccount, or empty if the user must
@@ -169,46 +165,6 @@ func (s *Selection) AddFiles(cmd *cobra.Command) {
 		Usage: "File or directory with manifests in YAML or JSON, or - for the standard input. Can be repeated.", Filenames: &s.Files.Filenames, Recursive: &s.Files.Recursive,
 	}
 	flags.AddFlags(cmd.Flags())
-}
-
-// EachFile calls do for each file of --filename, for a command that needs the text and not only
-// the objects in it. A directory stands for its files with kubectl's extensions,
-// except those in hidden directories.
-func (s *Selection) EachFile(stdin io.Reader, do func(name string, r io.Reader) error) error {
-	for _, name := range s.Files.Filenames {
-		if name == "-" {
-			if err := do("standard input", stdin); err != nil {
-				return err
-			}
-			continue
-		}
-		visitors, err := resource.ExpandPathsToFileVisitors(nil, name, s.Files.Recursive, resource.FileExtensions, nil)
-		if err != nil {
-			return err
-		}
-		for _, visitor := range visitors {
-			file, _ := visitor.(*resource.FileVisitor)
-			if isHidden(name, file.Path) {
-				continue
-			}
-			text, err := os.Open(file.Path)
-			if err != nil {
-				return err
-			}
-			if err := errors.Join(do(file.Path, text), text.Close()); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// isHidden reports whether a file is in a hidden directory below dir, such as .git.
-func isHidden(dir, file string) bool {
-	below, err := filepath.Rel(dir, filepath.Dir(file))
-	return err == nil && slices.ContainsFunc(strings.Split(below, string(filepath.Separator)), func(part string) bool {
-		return strings.HasPrefix(part, ".") && part != "." && part != ".."
-	})
 }
 
 // Objects returns the objects of the arguments and flags of a command. The object of an Info

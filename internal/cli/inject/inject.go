@@ -7,7 +7,6 @@
 package inject
 
 import (
-	"bufio"
 	"bytes"
 	"cmp"
 	"context"
@@ -26,7 +25,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
 
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
@@ -312,33 +310,18 @@ type Document struct {
 
 // Read reads the documents of a file, in YAML or JSON. source names the file in
 // errors.
-func Read(source string, r io.Reader) ([]*Document, error) {
-	text, err := io.ReadAll(r)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", source, err)
-	}
+func Read(source string, text []byte) (documents []*Document, err error) {
 	if documents, ok := readJSON(source, text); ok {
 		return documents, nil
 	}
-	var documents []*Document
-	reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))
-	for {
-		part, err := reader.Read()
-		if errors.Is(err, io.EOF) {
-			return documents, nil
+	err = command.EachDocument(source, text, func(part, object []byte) error {
+		if string(object) == "null" {
+			object = nil
 		}
-		d := &Document{source: source, text: part}
-		if err == nil {
-			d.json, err = yaml.YAMLToJSONStrict(part)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("%s: document %d: %w", source, len(documents)+1, err)
-		}
-		if string(d.json) == "null" {
-			d.json = nil
-		}
-		documents = append(documents, d)
-	}
+		documents = append(documents, &Document{source: source, text: part, json: object})
+		return nil
+	})
+	return documents, err
 }
 
 // readJSON reads one or more objects of JSON. It reports whether the text is that.
@@ -439,8 +422,8 @@ func (k *injectCommand) run(cmd *cobra.Command) error {
 		return err
 	}
 	var documents []*Document
-	err = k.EachFile(k.In, func(name string, r io.Reader) error {
-		found, err := Read(name, r)
+	err = k.EachText(k.In, command.MaxManifestBytes, func(name string, text []byte) error {
+		found, err := Read(name, text)
 		documents = append(documents, found...)
 		return err
 	})
