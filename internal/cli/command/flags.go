@@ -117,9 +117,6 @@ func (d *DryRun) AddFlag(cmd *cobra.Command) {
 	cmd.Flags().Lookup("dry-run").NoOptDefVal = string(DryRunClient)
 }
 
-// Writes reports whether the cluster changes.
-func (d DryRun) Writes() bool { return d == DryRunNone }
-
 // Sends reports whether requests are sent: to write, or as dry runs.
 func (d DryRun) Sends() bool { return d != DryRunClient }
 

@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,8 +20,6 @@ import (
 	"k8s.io/cli-runtime/pkg/resource"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/pager"
-
-	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 )
 
 // CoreResource returns a resource of the core group.
@@ -84,35 +81,6 @@ func Namespaces(ctx context.Context, client kubernetes.Interface, name string) (
 func ReadNamespace(ctx context.Context, client kubernetes.Interface, name string) *metav1.ObjectMeta {
 	list, _ := Namespaces(ctx, client, name)
 	return list[0]
-}
-
-// EachUnguarded calls do for each ServiceAccount of the namespace, or of all namespaces, that
-// needs credentials and is not known to the guard. It leaves out the namespaces that Lanyard is
-// not called for. The settings must have been read.
-func (c *CLI) EachUnguarded(ctx context.Context, client kubernetes.Interface, namespace string, mutating *admissionregistrationv1.MutatingWebhookConfiguration, do func(*metav1.PartialObjectMetadata) error) error {
-	list, err := Namespaces(ctx, client, namespace)
-	if err != nil {
-		return err
-	}
-	s, called := c.Webhook.settings, map[string]bool{}
-	for _, one := range list {
-		called[one.Name] = cluster.CalledFor(mutating, s, one)
-	}
-	return c.EachServiceAccount(ctx, namespace, func(object *metav1.PartialObjectMetadata) error {
-		if !called[object.Namespace] || !cluster.Unguarded(s, object) {
-			return nil
-		}
-		return do(object)
-	})
-}
-
-// Configurations returns the mutating webhook configurations of the cluster.
-func Configurations(ctx context.Context, client kubernetes.Interface) ([]admissionregistrationv1.MutatingWebhookConfiguration, error) {
-	all, err := client.AdmissionregistrationV1().MutatingWebhookConfigurations().List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return nil, fmt.Errorf("list mutatingwebhookconfigurations: %w", err)
-	}
-	return all.Items, nil
 }
 
 // Scope returns the namespace of the flags, or all namespaces.

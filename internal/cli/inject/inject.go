@@ -32,7 +32,6 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/jsonpatch"
 	"github.com/lanyard-dev/lanyard/internal/options"
 	"github.com/lanyard-dev/lanyard/internal/texts"
-	"github.com/lanyard-dev/lanyard/internal/webhook/admission"
 	"github.com/lanyard-dev/lanyard/internal/webhook/injector"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/mutate"
@@ -103,10 +102,10 @@ type object struct {
 	raw  json.RawMessage
 	// whole is the object, for its pod template.
 	whole unstructured.Unstructured
-	// response is the mutating webhook's to a ServiceAccount, and mutated is the ServiceAccount
-	// afterwards.
-	response admission.Response
-	mutated  json.RawMessage
+	// result is the decision of the mutating webhook about a ServiceAccount, and mutated is the
+	// ServiceAccount afterwards.
+	result  Result
+	mutated json.RawMessage
 }
 
 // reference names the object for people.
@@ -148,14 +147,16 @@ func newInjection(s *annotations.Settings, objects []*object) (*injection, error
 
 // mutate adds a ServiceAccount as it is after the response of the mutating webhook, and keeps
 // both in the object.
-func (run *injection) mutate(o *object) (err error) {
+func (run *injection) mutate(o *object) error {
 	o.mutated = o.raw
 	if !slices.Contains(run.ExcludedNamespaces, o.Namespace) {
-		if o.response, err = injector.Annotate(run.Settings, o.Namespace, o.raw); err != nil {
+		response, err := injector.Annotate(run.Settings, o.Namespace, o.raw)
+		if err != nil {
 			return err
 		}
-		if patch := o.response.Patch; patch != nil {
-			if o.mutated, err = jsonpatch.Apply(o.raw, patch.Bytes()); err != nil {
+		o.result = Result{Reason: response.Reason, Changed: response.Patch != nil, Warnings: response.Warnings}
+		if o.result.Changed {
+			if o.mutated, err = jsonpatch.Apply(o.raw, response.Patch.Bytes()); err != nil {
 				return err
 			}
 		}
@@ -203,10 +204,9 @@ func (run *injection) decide(o *object) (*Result, error) {
 	var err error
 	switch {
 	case o.is("ServiceAccount") && !slices.Contains(run.ExcludedNamespaces, o.Namespace):
-		var valid admission.Response
-		valid, err = injector.Validate(run.Settings, run.namespace(o.Namespace), o.mutated)
-		result.Reason, result.Changed, after = o.response.Reason, o.response.Patch != nil, o.mutated
-		result.Warnings = append(o.response.Warnings, valid.Warnings...)
+		valid, denial := injector.Validate(run.Settings, run.namespace(o.Namespace), o.mutated)
+		result.Reason, result.Changed, after, err = o.result.Reason, o.result.Changed, o.mutated, denial
+		result.Warnings = append(o.result.Warnings, valid.Warnings...)
 	case isWorkload && !run.Excludes(o.Namespace, run.namespace(o.Namespace).Label):
 		var decision *mutate.Decision
 		if decision, after, err = run.pod(o.Namespace, cluster.ServiceAccountOf(&o.whole), at(o.raw, path)); err == nil {
