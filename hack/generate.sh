@@ -4,7 +4,7 @@
 #
 # Writes the generated files: from the chart the manifests of deploy/, from the
 # comments of its values.yaml its README and the descriptions of its schema, from the
-# code the tables of docs/reference, from recordings the pictures of terminals in docs/, and
+# code the tables of docs/reference and ARCHITECTURE.md, from recordings the pictures of terminals in docs/, and
 # from the causes of errors the lists of docs/troubleshooting.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../test/charts"

@@ -17,28 +17,28 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Cause is the cause of an error.
+// Cause is the cause of an error, with the next step.
 type Cause struct {
 	// Code is the code of the error, or empty if it has none.
 	Code string `json:"code"`
-	// Message is in the text of the error, in which … stands for any text. Also are the messages of
-	// other errors with the same cause.
+	// Message is a pattern that the text of the error contains; … matches any text. Also
+	// contains the patterns of other errors with the same cause.
 	Message string   `json:"message"`
 	Also    []string `json:"also"`
-	// Text is the cause.
+	// Text describes the cause.
 	Text string `json:"cause"`
-	// Fix is the next step, and Link is a page below docs.
+	// Fix is the next step, and Link is a page in docs.
 	Fix  string `json:"fix"`
 	Link string `json:"link"`
-	// Repair is the name of a template of a cloud, and Terraform reports whether lanyard trust
-	// writes the repair as Terraform, too. Only the clouds' causes have them.
+	// Repair is the name of a template of the cloud, and Terraform reports whether lanyard
+	// trust can also print the repair as Terraform. Only causes of cloud errors set them.
 	Repair    string `json:"repair"`
 	Terraform bool   `json:"terraform"`
-	// Step is the repair in one sentence, without a template. A name in braces stands for a value.
+	// Step describes the repair in one sentence. A name in braces stands for a value.
 	Step string `json:"step"`
 }
 
-// Parse reads lists of causes by their origin.
+// Parse reads lists of causes, keyed by origin.
 func Parse(text []byte) (map[string][]Cause, error) {
 	var all map[string][]Cause
 	if err := yaml.UnmarshalStrict(text, &all); err != nil {
@@ -57,7 +57,7 @@ func Find(list []Cause, code, message string) *Cause {
 	return &list[i]
 }
 
-// in reports whether the message matches one of the cause's patterns.
+// in reports whether the message matches a pattern of the cause.
 func (c *Cause) in(message string) bool {
 	return contains(message, c.Message) || slices.ContainsFunc(c.Also, func(also string) bool { return contains(message, also) })
 }
@@ -80,7 +80,7 @@ func (c *Cause) Advice() string { return strings.ToUpper(c.Text[:1]) + c.Text[1:
 //go:embed causes.yaml
 var text []byte
 
-// Webhook returns the cause of an error that the API server returned for a call to the webhook.
+// Webhook returns the cause of an error of the API server's call to the webhook.
 func Webhook(message string) *Cause {
 	return find("webhook", message, Cause{
 		Text: "the API server got no valid response from the webhook.",

@@ -65,7 +65,7 @@ func newRootCommand(c *command.CLI) *cobra.Command {
 	root.SetErr(c.ErrOut)
 	root.SetUsageFunc(c.Usage(root.UsageFunc()))
 	c.Flags.AddFlags(root.PersistentFlags())
-	root.PersistentFlags().IntVarP(&verbosity, "v", "v", 0, "Verbosity of the log, as kubectl's. 6 logs each request, and 7 its headers, without credentials.")
+	root.PersistentFlags().IntVarP(&verbosity, "v", "v", 0, "Log verbosity, as for kubectl. 6 logs each request, 7 also its headers without credentials.")
 	// The errors are for flags that do not exist.
 	_ = root.RegisterFlagCompletionFunc("namespace", c.CompleteNamespaces())
 	_ = root.RegisterFlagCompletionFunc("context", c.CompleteContexts)

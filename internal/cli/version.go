@@ -34,7 +34,7 @@ func newVersionCommand(c *command.CLI) *cobra.Command {
 		return errors.Join(o.Write(c, result), err)
 	})
 	o.AddFlag(cmd, "Version")
-	cmd.Flags().BoolVar(&client, "client", false, "Only the version of this program, without a cluster.")
+	cmd.Flags().BoolVar(&client, "client", false, "Print only the version of this program. Needs no cluster.")
 	return cmd
 }
 

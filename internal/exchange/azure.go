@@ -46,7 +46,7 @@ func (r *Request) azure(ctx context.Context, client *http.Client) (*Answer, erro
 		if response.Error != "" && len(response.Codes) > 0 {
 			response.Error = fmt.Sprintf("AADSTS%d", response.Codes[0])
 		}
-		// The description ends with IDs for Microsoft's support, and has the code in front.
+		// The description starts with the code, and ends with IDs for Microsoft's support.
 		message, _, _ := strings.Cut(response.Description, " Trace ID: ")
 		response.Description = strings.TrimPrefix(message, response.Error+": ")
 		return response.reply(id+" in the tenant "+tenant, asked), err

@@ -23,17 +23,17 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/texts"
 )
 
-// Request is a token with the cloud to present it to.
+// Request is a token, and the cloud to present it to.
 type Request struct {
-	// Namespace and ServiceAccount are the names of the ServiceAccount, for the repair of a denial.
+	// Namespace and ServiceAccount name the ServiceAccount. Repairs contain them.
 	Namespace, ServiceAccount string
 	// Provider is the name of the cloud's provider.
 	Provider string
-	// Audience and ExpirationSeconds are of the tokens in the ServiceAccount's pods.
+	// Audience and ExpirationSeconds of the projected token.
 	Audience          string
 	ExpirationSeconds int64
-	// Variables are the provider's variables as a container of these pods sees them, and File
-	// is the text of the credential file, if any.
+	// Variables are the provider's environment variables in the container, and File is the
+	// content of the credential file, if any.
 	Variables map[string]string
 	File      string
 	// Token is the ServiceAccount token.
@@ -43,8 +43,8 @@ type Request struct {
 	Endpoint string
 	// Scope is the scope of Azure's credential. The default is Azure Resource Manager.
 	Scope string
-	// Profile is the profile whose role is in Variables, or empty for the ServiceAccount's own
-	// identity. Source is the profile whose credentials replace the token, if any.
+	// Profile is the AWS profile to test, or empty for the ServiceAccount's own identity.
+	// Source is its source profile, if any, whose credentials replace the token.
 	Profile, Source string
 }
 
@@ -52,7 +52,7 @@ type Request struct {
 type Answer struct {
 	// Profile is Request.Profile.
 	Profile string `json:"profile,omitempty"`
-	// Operation is the last call, and URL is its address.
+	// Operation and URL describe the last call.
 	Operation string `json:"operation"`
 	URL       string `json:"url"`
 	// Granted reports whether the cloud issued a credential.
@@ -65,17 +65,17 @@ type Answer struct {
 	Status  int    `json:"status,omitempty"`
 	Code    string `json:"code,omitempty"`
 	Message string `json:"message,omitempty"`
-	// Cause is the cause of the error, and Repair contains the commands that repair it.
+	// Cause describes the cause of the error, and Repair contains the commands that fix it.
 	Cause  string `json:"cause,omitempty"`
 	Repair string `json:"repair,omitempty"`
 
-	// Known is the cause of the error in the table, or nil if it is not known.
+	// Known is the matching entry of causes.yaml, or nil if there is none.
 	Known *cause.Cause `json:"-"`
 }
 
 const (
 	timeout = 30 * time.Second
-	// maxResponse is larger than any response of a cloud.
+	// maxResponse limits a response. It is larger than any valid one.
 	maxResponse = 256 << 10
 	// maxMessage limits the length of an error.
 	maxMessage = 2 << 10
@@ -98,10 +98,10 @@ func NewClient(caFile string) (*http.Client, error) {
 
 // Cloud is a cloud that exchanges tokens.
 type Cloud struct {
-	// Title is the name for people.
+	// Title is the display name.
 	Title string
-	// Identity is the variable without which pods have a token, but no identity; empty if
-	// pods with the token always have an identity.
+	// Identity is the variable that names the identity. It is empty if every token has an
+	// identity.
 	Identity string
 	// TokenFile and File are the variables with the paths of the token and of the credential file.
 	// If TokenFile is empty, the credential file contains the path of the token.
@@ -110,9 +110,9 @@ type Cloud struct {
 	present func(*Request, context.Context, *http.Client) (*Answer, error)
 }
 
-// Asks reports whether a pod has an identity of the cloud, by its variables.
+// Asks reports whether the variables of a pod contain an identity of the cloud.
 func (c *Cloud) Asks(getenv func(name string) string) bool {
-	// The credential file is the only sign of a cloud whose tokens always have an identity.
+	// If the identity is not in a variable, only the credential file shows it.
 	return getenv(cmp.Or(c.Identity, c.File)) != ""
 }
 
@@ -125,8 +125,8 @@ func Clouds() map[string]Cloud {
 	}
 }
 
-// Do presents the token. An Answer that is not granted contains the cause, if it is known. A denial is
-// not an error: Do returns one only if the cloud did not respond, or responded in another form.
+// Do presents the token to the cloud. A denial is not an error but an Answer, with its cause
+// if known. Do returns an error if the cloud did not respond or sent an unexpected response.
 func Do(ctx context.Context, client *http.Client, r *Request) (*Answer, error) {
 	cloud, found := Clouds()[r.Provider]
 	if !found {
@@ -149,14 +149,14 @@ var causesText []byte
 // Causes returns the causes of denials, by the names of the providers.
 func Causes() (map[string][]cause.Cause, error) { return cause.Parse(causesText) }
 
-// call is a POST request. bearer is the credential for it, if any.
+// call is a POST request. bearer is its bearer token, if any.
 type call struct{ operation, target, contentType, bearer, body string }
 
 func form(operation, target string, values url.Values) *call {
 	return &call{operation, target, "application/x-www-form-urlencoded", "", values.Encode()}
 }
 
-// reply is the body of a response: a credential's identity and end, or an error.
+// reply is a parsed response: the identity and expiry of a credential, or an error.
 type reply struct {
 	granted       bool
 	identity      string
@@ -164,7 +164,7 @@ type reply struct {
 	code, message string
 }
 
-// send sends the call, and returns the Answer that is in the body of the response.
+// send sends the call and parses the response.
 func (r *Request) send(ctx context.Context, client *http.Client, c *call, decode func(body []byte) (reply, error)) (*Answer, error) {
 	target, err := r.at(c.target)
 	if err != nil {
@@ -249,7 +249,7 @@ type oauthResponse struct {
 	Description string `json:"error_description"`
 }
 
-// reply returns the response to a request that was sent at the time asked.
+// reply converts the response to a request that was sent at the time asked.
 func (r *oauthResponse) reply(identity string, asked time.Time) reply {
 	return reply{r.Credential != "", identity, asked.Add(time.Duration(r.ExpiresIn) * time.Second), r.Error, r.Description}
 }

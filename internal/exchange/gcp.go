@@ -33,7 +33,7 @@ type ExternalAccount struct {
 	SubjectTokenType string `json:"subject_token_type"`
 	TokenURL         string `json:"token_url"`
 	ImpersonationURL string `json:"service_account_impersonation_url"`
-	// Source has the path of the token.
+	// Source contains the path of the token.
 	Source struct {
 		File string `json:"file"`
 	} `json:"credential_source"`

@@ -49,7 +49,7 @@ func (p *Patch) Size() int {
 	return len(p.text) + len("]")
 }
 
-// Grow allocates memory for n more bytes, so that they are added without copying.
+// Grow allocates memory for n more bytes.
 func (p *Patch) Grow(n int) { p.text = slices.Grow(p.text, n+len("]")) }
 
 // Add adds value at path: a member of an object, or an element of a list. The
@@ -121,8 +121,8 @@ func (p *Patch) Extend(path, list []byte, elements [][]byte) {
 	p.text = append(p.text, `]}`...)
 }
 
-// SizeOfExtend returns the most that Extend adds to a patch for a path of this
-// length.
+// SizeOfExtend returns an upper bound of the bytes that Extend adds to a patch for a path of
+// this length.
 func SizeOfExtend(pathBytes int, elements [][]byte) int {
 	size := len("[]") - len(",") // no comma precedes the first element
 	for _, element := range elements {

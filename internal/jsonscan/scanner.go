@@ -19,7 +19,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/texts"
 )
 
-// Kinds of values, as Scanner.Kind returns them.
+// Kinds of values.
 const (
 	Object = jsontext.KindBeginObject
 	Array  = jsontext.KindBeginArray
@@ -83,10 +83,9 @@ func (s *Scanner) Kind() jsontext.Kind { return s.decoder.PeekKind() }
 // maxNameBytes is more than the length of any name that callers know.
 const maxNameBytes = 512
 
-// Object calls member for each member of the object that comes next; a null has
-// none. The callback may read the value with the Scanner, or leave it. The key is
-// only valid until the next call. A key may be very long, and a long key with escape
-// sequences may lose its end.
+// Object calls member for each member of the next value, an object or null. The callback may
+// read the value with the Scanner, or skip it. The key is valid only until the next call. A
+// very long key with escape sequences may be truncated.
 func (s *Scanner) Object(member func(key []byte) error) error {
 	if done, err := s.open(Object); done || err != nil {
 		return err
@@ -109,8 +108,7 @@ func (s *Scanner) Object(member func(key []byte) error) error {
 	}
 }
 
-// Array calls element for each element of the array that comes next, as Object
-// does for members.
+// Array calls element for each element of the next value, an array or null. See Object.
 func (s *Scanner) Array(element func(index int) error) error {
 	if done, err := s.open(Array); done || err != nil {
 		return err
@@ -129,7 +127,7 @@ func (s *Scanner) Array(element func(index int) error) error {
 	}
 }
 
-// open enters an object or array. It reports that a null is already at its end.
+// open enters an object or array. For a null, it reports that there is nothing to enter.
 func (s *Scanner) open(kind jsontext.Kind) (done bool, err error) {
 	switch s.Kind() {
 	case Null:
@@ -151,7 +149,7 @@ func (s *Scanner) close() (closed bool, err error) {
 	return false, nil
 }
 
-// skipUnread skips the value that comes next, if a callback left it.
+// skipUnread skips the next value if the callback did not read it.
 func (s *Scanner) skipUnread(before int64) error {
 	if s.decoder.InputOffset() != before {
 		return nil
@@ -170,8 +168,8 @@ func (s *Scanner) read() ([]byte, error) {
 // in it is escaped, the result is a part of the text.
 func (s *Scanner) String() ([]byte, error) { return s.StringUpTo(math.MaxInt / longestEscape) }
 
-// StringUpTo is like String for a caller that needs the first limit bytes. Of a string with
-// more bytes, the result is right up to the limit, and longer than the limit.
+// StringUpTo is like String, but reads only the start of a long string: the result is correct
+// up to limit bytes, and longer than limit if the string is.
 func (s *Scanner) StringUpTo(limit int) ([]byte, error) {
 	switch s.Kind() {
 	case Null:
@@ -222,7 +220,7 @@ func (s *Scanner) ReadCut(into *string, limit int) error {
 // Raw skips the next value and returns its text.
 func (s *Scanner) Raw() ([]byte, error) { return s.Span(s.Skip) }
 
-// Span returns the text of the next value, which the callback reads.
+// Span calls the callback, which reads the next value, and returns the text of that value.
 func (s *Scanner) Span(read func() error) ([]byte, error) {
 	start := s.next()
 	err := read()

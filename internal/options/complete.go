@@ -21,7 +21,7 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
-// namespaceFile has the namespace of the pod that the program runs in.
+// namespaceFile contains the namespace of the pod that the program runs in.
 const namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
 // Complete returns the settings of the injection. It also validates the other options and fills in
@@ -47,7 +47,7 @@ func (o *Options) Complete(reserved []string) (*annotations.Settings, error) {
 	return s, nil
 }
 
-// Settings returns the settings of the injection, and only checks these.
+// Settings validates and returns only the settings of the injection.
 func (o *Options) Settings(reserved []string) (*annotations.Settings, error) {
 	written := *o.Injection
 	written.ReservedAudiences = reserved
@@ -143,7 +143,7 @@ func (v *validation) check(flag string, err error) {
 	}
 }
 
-// want adds the error for a value that is not valid.
+// want adds an error unless the value is valid.
 func (v *validation) want(flag string, valid bool, got any, want string) {
 	if text, ok := got.(string); ok {
 		got = strconv.Quote(text)

@@ -13,8 +13,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/settings"
 )
 
-// Load returns the options of a command line and of the file of --config, whose content readFile
-// returns. It ignores unknown flags, because the command line may come from another version.
+// Load returns the options from a command line and the file of --config, which readFile
+// reads. It ignores unknown flags, because the command line may be of another version.
 func Load(args []string, readFile func(name string) ([]byte, error)) (*Options, error) {
 	o := New()
 	fs := o.FlagSet()
@@ -44,8 +44,8 @@ func (o *Options) LoadConfig(fs *pflag.FlagSet, readFile func(name string) ([]by
 	return nil
 }
 
-// find returns the type of the flag for a setting of a file and how to set the flag, or nil if
-// the flag is on the command line.
+// find returns the type and the setter of the flag for a setting of the file. The setter is
+// nil if the flag is on the command line.
 func find(fs *pflag.FlagSet, name string) (kind string, set func(text string) error, err error) {
 	flag := fs.Lookup(name)
 	switch {

@@ -58,7 +58,7 @@ type Options struct {
 	ClientCAFile                    string
 	ClientAllowedNames              []string
 	CADuration, CertificateDuration time.Duration
-	// The Secret that holds the self-managed CA, the names in its certificates, and the
+	// The Secret of the self-managed CA, the names in its certificates, and the webhook
 	// configurations that must trust it.
 	CertificateSecretNamespace, CertificateSecretName string
 	CertificateDNSNames                               []string
@@ -119,28 +119,28 @@ func AllFlags(groups cliflag.NamedFlagSets) *pflag.FlagSet {
 }
 
 func (o *Options) addServingFlags(fs *pflag.FlagSet) {
-	fs.StringVar(&o.BindAddress, "bind-address", o.BindAddress, "IP address for admission requests; 0.0.0.0 or :: for all interfaces and IP families.")
-	fs.IntVar(&o.SecurePort, "secure-port", o.SecurePort, "Port for admission requests, with HTTPS.")
-	fs.StringVar(&o.MetricsBindAddress, "metrics-bind-address", o.MetricsBindAddress, "host:port of /metrics, with HTTP; 0 turns it off.")
-	fs.BoolVar(&o.MetricsSecure, "metrics-secure", o.MetricsSecure, "Serve /metrics with HTTPS, to callers with a token of a user who may get the URL /metrics (docs/reference/metrics.md). Needs the right to create TokenReviews and SubjectAccessReviews.")
-	fs.StringVar(&o.HealthProbeBindAddress, "health-probe-bind-address", o.HealthProbeBindAddress, "host:port of /healthz and /readyz, with HTTP; 0 turns it off.")
-	fs.DurationVar(&o.ShutdownDelay, "shutdown-delay", o.ShutdownDelay, "How long to serve after SIGTERM, not ready, until the Service has removed the replica.")
+	fs.StringVar(&o.BindAddress, "bind-address", o.BindAddress, "IP address that serves admission requests. 0.0.0.0 or :: stands for all interfaces and IP families.")
+	fs.IntVar(&o.SecurePort, "secure-port", o.SecurePort, "HTTPS port for admission requests.")
+	fs.StringVar(&o.MetricsBindAddress, "metrics-bind-address", o.MetricsBindAddress, "host:port that serves /metrics over HTTP. 0 disables it.")
+	fs.BoolVar(&o.MetricsSecure, "metrics-secure", o.MetricsSecure, "Serve /metrics over HTTPS, only to callers whose bearer token may get the URL /metrics (docs/reference/metrics.md). Needs the right to create TokenReviews and SubjectAccessReviews.")
+	fs.StringVar(&o.HealthProbeBindAddress, "health-probe-bind-address", o.HealthProbeBindAddress, "host:port that serves /healthz and /readyz over HTTP. 0 disables them.")
+	fs.DurationVar(&o.ShutdownDelay, "shutdown-delay", o.ShutdownDelay, "How long a replica continues to serve after SIGTERM, while it reports not ready and the Service removes it.")
 }
 
 func (o *Options) addTLSFlags(fs *pflag.FlagSet) {
-	fs.StringVar(&o.CertificateSource, "certificate-source", o.CertificateSource, fmt.Sprintf("Where the serving certificate comes from: %s or %s.", SelfManaged, FromFiles))
-	fs.StringVar(&o.CertificateSecretNamespace, "certificate-secret-namespace", o.CertificateSecretNamespace, "Namespace of that Secret; if empty, the program's own.")
-	fs.StringVar(&o.CertificateSecretName, "certificate-secret-name", o.CertificateSecretName, "Secret of the self-managed CA. The program creates it.")
-	fs.StringSliceVar(&o.CertificateDNSNames, "certificate-dns-names", o.CertificateDNSNames, "DNS names and IP addresses of the self-managed certificate; if empty, "+serviceName+".<namespace>.svc.")
-	fs.StringVar(&o.WebhookConfigurationName, "webhook-configuration-name", o.WebhookConfigurationName, "Name of both webhook configurations whose caBundle is set to the self-managed CA.")
-	fs.DurationVar(&o.CADuration, "ca-duration", o.CADuration, "Lifetime of the self-managed CA, renewed with the same key after two thirds.")
-	fs.DurationVar(&o.CertificateDuration, "certificate-duration", o.CertificateDuration, "Lifetime of the self-managed serving certificate, renewed after two thirds.")
+	fs.StringVar(&o.CertificateSource, "certificate-source", o.CertificateSource, fmt.Sprintf("Source of the serving certificate: %s or %s.", SelfManaged, FromFiles))
+	fs.StringVar(&o.CertificateSecretNamespace, "certificate-secret-namespace", o.CertificateSecretNamespace, "Namespace of the Secret of the self-managed CA. If empty, the namespace of the program.")
+	fs.StringVar(&o.CertificateSecretName, "certificate-secret-name", o.CertificateSecretName, "Name of the Secret of the self-managed CA. The program creates it.")
+	fs.StringSliceVar(&o.CertificateDNSNames, "certificate-dns-names", o.CertificateDNSNames, "DNS names and IP addresses of the self-managed certificate. If empty, "+serviceName+".<namespace>.svc.")
+	fs.StringVar(&o.WebhookConfigurationName, "webhook-configuration-name", o.WebhookConfigurationName, "Name of the two webhook configurations in which the program sets the caBundle to the self-managed CA.")
+	fs.DurationVar(&o.CADuration, "ca-duration", o.CADuration, "Lifetime of the self-managed CA. It is renewed after two thirds, with the same key.")
+	fs.DurationVar(&o.CertificateDuration, "certificate-duration", o.CertificateDuration, "Lifetime of the self-managed serving certificate. It is renewed after two thirds.")
 	fs.StringVar(&o.TLSCertFile, "tls-cert-file", o.TLSCertFile, "PEM file with the serving certificate and its intermediates, for --certificate-source=files. It is reloaded when it changes.")
 	fs.StringVar(&o.TLSPrivateKeyFile, "tls-private-key-file", o.TLSPrivateKeyFile, "PEM file with the key of --tls-cert-file.")
-	fs.StringVar(&o.ClientCAFile, "client-ca-file", o.ClientCAFile, "PEM file with CAs. If set, callers of --secure-port must have a client certificate of one of them. It is reloaded when it changes.")
-	fs.StringSliceVar(&o.ClientAllowedNames, "client-allowed-names", o.ClientAllowedNames, "Common names or DNS names of accepted client certificates; if empty, all of --client-ca-file.")
-	fs.StringVar(&o.TLSMinVersion, "tls-min-version", o.TLSMinVersion, "Oldest TLS version to accept: "+strings.Join(cliflag.TLSPossibleVersions(), ", ")+".")
-	fs.StringSliceVar(&o.TLSCipherSuites, "tls-cipher-suites", o.TLSCipherSuites, "Cipher suites for TLS 1.2 and older; if empty, Go's defaults. Values: "+strings.Join(cliflag.PreferredTLSCipherNames(), ", ")+".")
+	fs.StringVar(&o.ClientCAFile, "client-ca-file", o.ClientCAFile, "PEM file with CA certificates. If set, callers of --secure-port must present a client certificate signed by one of them. It is reloaded when it changes.")
+	fs.StringSliceVar(&o.ClientAllowedNames, "client-allowed-names", o.ClientAllowedNames, "Common names or DNS names of accepted client certificates. If empty, all that --client-ca-file signed are accepted.")
+	fs.StringVar(&o.TLSMinVersion, "tls-min-version", o.TLSMinVersion, "Minimum TLS version: "+strings.Join(cliflag.TLSPossibleVersions(), ", ")+".")
+	fs.StringSliceVar(&o.TLSCipherSuites, "tls-cipher-suites", o.TLSCipherSuites, "Cipher suites for TLS 1.2 and older. If empty, Go's defaults. Values: "+strings.Join(cliflag.PreferredTLSCipherNames(), ", ")+".")
 }
 
 // addFields adds the flags of the injection, or of the providers.
@@ -153,15 +153,15 @@ func (o *Options) addFields(fs *pflag.FlagSet, ofProvider bool) {
 }
 
 func (o *Options) addGeneralFlags(fs *pflag.FlagSet) {
-	fs.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig, "Kubeconfig file; not needed in a cluster.")
-	fs.StringVar(&o.ConfigFile, "config", o.ConfigFile, "YAML file with these settings, by the names of the flags, and with custom providers and mappings (docs/providers.md), which are reloaded when they change. Flags take precedence.")
-	fs.StringVar(&o.LogFormat, "log-format", o.LogFormat, "Format of the log: text or json.")
-	fs.IntVarP(&o.Verbosity, "v", "v", o.Verbosity, "Verbosity of the log: 1 logs each admission, more is for debugging.")
+	fs.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig, "Kubeconfig file. Not needed in a cluster.")
+	fs.StringVar(&o.ConfigFile, "config", o.ConfigFile, "YAML file with settings by the names of these flags, custom providers and identity mappings (docs/providers.md). Providers and mappings are reloaded when they change. Flags take precedence.")
+	fs.StringVar(&o.LogFormat, "log-format", o.LogFormat, "Log format: text or json.")
+	fs.IntVarP(&o.Verbosity, "v", "v", o.Verbosity, "Log verbosity: 1 logs each admission, higher values are for debugging.")
 }
 
 // NewLogger returns the logger for the settings.
 func (o *Options) NewLogger(w io.Writer) logr.Logger {
-	// logr's verbosity n is slog's level -n.
+	// In logr, verbosity n is slog's level -n.
 	w = escaped{w}
 	handlerOptions := &slog.HandlerOptions{Level: slog.Level(-o.Verbosity), ReplaceAttr: plainLevel}
 	if o.LogFormat == logJSON {

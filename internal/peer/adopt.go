@@ -19,13 +19,13 @@ import (
 // valid value, so truncation cannot make an invalid value valid.
 const MaxBytes = 2049
 
-// Finding is something that adoption does not take over as it is.
+// Finding is something that adoption ignores or changes.
 type Finding struct {
-	// Key is the annotation of the peer; empty for the ServiceAccount as a whole.
+	// Key is the annotation of the peer, or empty for the ServiceAccount as a whole.
 	Key string
-	// Text is for people. It does not repeat the key.
+	// Text describes the finding without the key.
 	Text string
-	// ByHand reports whether an annotation of Lanyard counts, which somebody wrote.
+	// ByHand reports whether an annotation of Lanyard that a user wrote takes precedence.
 	ByHand bool
 }
 
@@ -34,7 +34,7 @@ func (f Finding) String() string { return strings.TrimPrefix(f.Key+": "+f.Text, 
 
 // Adoption lists the changes that adoption makes on a ServiceAccount.
 type Adoption struct {
-	// Set has annotations to add, or to give another value.
+	// Set contains annotations to add or change.
 	Set map[string]string
 	// Remove lists annotations to remove, sorted.
 	Remove []string
@@ -79,16 +79,14 @@ func Adopt(s *annotations.Settings, peers []*Peer, values map[string]string) Ado
 	return a.adoption
 }
 
-// Adoptable reports whether Adopt would add an identity, or change one: the
-// ServiceAccount was not written since its peer's annotation, or since the peer is
-// adopted.
+// Adoptable reports whether Adopt would add or change an identity, because the ServiceAccount
+// was not written since the peer's annotation changed or the peer was adopted.
 func Adoptable(s *annotations.Settings, peers []*Peer, values map[string]string) bool {
 	set := Adopt(s, peers, values).Set
 	return slices.ContainsFunc(slices.Collect(maps.Keys(set)), s.IsIdentity)
 }
 
-// Translate returns the annotations of Lanyard that the annotations of the peers translate to,
-// whatever else values has.
+// Translate translates the annotations of the peers to Lanyard's, and ignores all others.
 func Translate(s *annotations.Settings, peers []*Peer, values map[string]string) map[string]string {
 	theirs := maps.Clone(values)
 	maps.DeleteFunc(theirs, func(key, _ string) bool { return strings.HasPrefix(key, annotations.Prefix) })
@@ -97,9 +95,9 @@ func Translate(s *annotations.Settings, peers []*Peer, values map[string]string)
 	return set
 }
 
-// Adopted lists the annotations of Lanyard that Adopt added: the record has them, with
-// their fingerprints, and the annotations of the peers still translate to their values.
-// Users can write a record, so a fingerprint by itself shows nothing.
+// Adopted lists the annotations that Adopt added: those whose fingerprints are in the record
+// and whose values are still translations of the peers' annotations. Users can write the
+// record, so a fingerprint alone proves nothing.
 func Adopted(s *annotations.Settings, peers []*Peer, values map[string]string) []string {
 	var adopted []string
 	record := parseRecord(s, values[annotations.Adopted])
@@ -116,15 +114,15 @@ type adopter struct {
 	*annotations.Settings
 
 	values map[string]string
-	// translations are by the names of the providers that have a peer.
+	// translations are keyed by the provider of the peer.
 	translations map[string]*translation
 	// written maps annotation keys to fingerprints: the content of annotations.Adopted.
 	written  map[string]string
 	adoption Adoption
 }
 
-// translate translates the annotations of one peer. If two peers are for the same
-// provider, the first peer with an identity counts.
+// translate translates the annotations of one peer. If two peers have the same provider, the
+// first with an identity wins.
 func (a *adopter) translate(p *Peer) {
 	t, first := p.translate(a.values, a.Settings), a.translations[p.Provider]
 	if first != nil && len(first.values) > 0 {
@@ -140,8 +138,8 @@ func (a *adopter) translate(p *Peer) {
 	a.translations[p.Provider] = t
 }
 
-// judge adds the findings of a translation. It empties the translation if somebody wrote an
-// identity of the provider: then its other annotations stay, too.
+// judge adds the findings of a translation. If a user wrote an identity of the provider,
+// judge empties the translation, so that no annotation of the provider is adopted.
 func (a *adopter) judge(d *annotations.Provider, t *translation) {
 	byHand := a.identityByHand(d)
 	if byHand == "" {
@@ -155,9 +153,8 @@ func (a *adopter) judge(d *annotations.Provider, t *translation) {
 	t.values, t.byHand = nil, true
 }
 
-// identityByHand returns a key that somebody wrote and that asks for an identity of
-// the provider, or "". Lanyard's audience is of every provider: its tokens must not
-// change by adoption.
+// identityByHand returns a key by which a user asked for an identity of the provider, or "".
+// The annotation audience applies to all providers: adoption must not change its tokens.
 func (a *adopter) identityByHand(d *annotations.Provider) string {
 	for i := range d.Parameters {
 		if key := annotations.Key(d, d.Parameters[i].Name); d.Parameters[i].Identity && a.byHand(key) {
@@ -175,15 +172,15 @@ func (a *adopter) identityByHand(d *annotations.Provider) string {
 	return ""
 }
 
-// byHand reports whether the annotation is there, and differs from its translation.
+// byHand reports whether the annotation exists and differs from its translation.
 func (a *adopter) byHand(key string) bool {
 	value, found := a.values[key]
 	return found && a.written[key] != fingerprint(value)
 }
 
-// follow makes the annotations follow wanted, unless they were written by hand, and makes the
-// record right. Entries stay that were adopted from a peer that is not adopted any more. The
-// lifetime of the tokens stays as it is if it is shared with an identity that was not adopted.
+// follow changes the annotations to wanted, unless a user wrote them, and updates the record.
+// Entries of peers that are no longer adopted stay. The lifetime of the tokens does not
+// change if an identity that was not adopted shares it.
 func (a *adopter) follow(wanted map[string]string, shared bool) {
 	all := maps.Clone(a.written)
 	maps.Copy(all, wanted)
@@ -217,8 +214,8 @@ func (a *adopter) follow(wanted map[string]string, shared bool) {
 	}
 }
 
-// isShared reports whether the ServiceAccount has an identity that was written by
-// hand, or that was adopted from a peer that is not adopted any more.
+// isShared reports whether the ServiceAccount has an identity that a user wrote, or that was
+// adopted from a peer that is no longer adopted.
 func (a *adopter) isShared() bool {
 	for key := range a.values {
 		if a.IsIdentity(key) && (a.byHand(key) || a.translations[a.providerOf(key)] == nil) {
@@ -228,8 +225,9 @@ func (a *adopter) isShared() bool {
 	return false
 }
 
-// lifetime returns the shortest lifetime of the translations that all providers can use:
-// Lanyard has one for all tokens of a ServiceAccount. A malformed lifetime is returned as it is.
+// lifetime returns the shortest lifetime of the translations, raised to what all providers
+// accept, because all tokens of a ServiceAccount have the same lifetime. It returns a
+// malformed lifetime unchanged.
 func (a *adopter) lifetime() string {
 	var shortest, least int64
 	given := false
@@ -290,8 +288,8 @@ func fingerprint(value string) string {
 	return hex.EncodeToString(sum[:4])
 }
 
-// parseRecord reads annotations.Adopted. It ignores entries that Lanyard does not write: an
-// annotation without an entry was written by hand.
+// parseRecord reads annotations.Adopted. It ignores entries that Lanyard could not have
+// written.
 func parseRecord(s *annotations.Settings, value string) map[string]string {
 	record := map[string]string{}
 	known := s.ServiceAccountKeys()

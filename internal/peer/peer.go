@@ -21,10 +21,10 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
-// Place is where a peer reads something.
+// Place is where a peer reads an input.
 type Place string
 
-// The places that Lanyard looks at. The table has more.
+// The places that Lanyard reads. The table contains more.
 const (
 	OnServiceAccount      Place = "ServiceAccount annotation"
 	OnServiceAccountLabel Place = "ServiceAccount label"
@@ -46,34 +46,34 @@ const (
 	Translated Result = "translated"
 	// NothingToDo means that Lanyard does it already, or that it has no effect.
 	NothingToDo Result = "nothing to do"
-	// Setting means that it is a setting of the cluster.
+	// Setting means that the input becomes a setting of the cluster.
 	Setting Result = "setting"
-	// Manual means that somebody must decide, or do it elsewhere.
+	// Manual means that a person must decide, or make the change elsewhere.
 	Manual Result = "by hand"
-	// Unsupported means that Lanyard has nothing for it.
+	// Unsupported means that Lanyard has no equivalent.
 	Unsupported Result = "not supported"
 )
 
 // Input is one thing that a peer reads, or does.
 type Input struct {
 	Place Place `json:"place"`
-	// Key is the whole key, or the name. A star at its end stands for any characters.
+	// Key is the full key or name. A trailing star matches any characters.
 	Key string `json:"key"`
 	// Result is the usual outcome.
 	Result Result `json:"result"`
 	// Becomes is Lanyard's annotation without the prefix, or "config." and the name of a
-	// setting, which is the name of a flag, too.
+	// setting.
 	Becomes string `json:"becomes"`
-	// Values are the values of the setting by the values of the input in lower case, if
-	// they differ.
+	// Values maps the input's values, in lower case, to those of the setting where they
+	// differ.
 	Values map[string]string `json:"values"`
-	// Note has more, in whole sentences.
+	// Note contains details, in whole sentences.
 	Note string `json:"note"`
 	// Ignored is the warning that the annotation is ignored: always if the input becomes
 	// nothing, else if the value is empty. With OnlyFalse, only "false" is warned of.
 	Ignored   string `json:"ignored"`
 	OnlyFalse bool   `json:"onlyFalse"`
-	// Half ends the warning that an identity lacks its other key.
+	// Half completes the warning about an identity without its second key.
 	Half string `json:"half"`
 }
 
@@ -87,20 +87,20 @@ func (in *Input) SettingOf() string {
 
 // Order is what happens to a pod that Lanyard and a peer change.
 type Order struct {
-	// Called is when the API server calls the peer, relative to Lanyard: before or after.
-	// Reinvocation is the peer's policy; empty for any.
+	// Called says whether the API server calls the peer before or after Lanyard. Reinvocation
+	// is the peer's reinvocationPolicy, or empty for any.
 	Called       string `json:"called"`
 	Reinvocation string `json:"reinvocation"`
-	// Note has whole sentences.
+	// Note describes the outcome, in whole sentences.
 	Note string `json:"note"`
 }
 
-// Lifetime has the rules of a peer for the lifetime of its tokens, in seconds.
+// Lifetime contains the rules of a peer for the lifetime of its tokens, in seconds.
 type Lifetime struct {
-	// Least is the shortest lifetime, Unset the lifetime if there is no annotation.
+	// Least is the minimum, and Unset the lifetime without an annotation.
 	Least int64 `json:"least"`
 	Unset int64 `json:"unset"`
-	// Denies reports whether the peer denies pods for a lifetime outside of its limits.
+	// Denies reports whether the peer denies pods with a lifetime outside its limits.
 	Denies bool `json:"denies"`
 	// IgnoresWords reports whether the peer ignores a lifetime that is not a number.
 	IgnoresWords bool `json:"ignoresWords"`
@@ -109,51 +109,50 @@ type Lifetime struct {
 // Peer is another program that gives pods identities by the annotations of
 // ServiceAccounts.
 type Peer struct {
-	// Name is the peer's name in flags, Program the name that people know.
+	// Name is the peer's name in flags, and Program its usual name.
 	Name    string `json:"name"`
 	Program string `json:"program"`
 	// Provider is the name of the provider of its identities.
 	Provider string `json:"provider"`
-	// Prefix starts its keys. OwnsPrefix reports whether no other program uses it.
+	// Prefix is the prefix of its keys. OwnsPrefix reports whether only this peer uses it.
 	Prefix     string `json:"prefix"`
 	OwnsPrefix bool   `json:"ownsPrefix"`
 	// Identity lists the annotations that ask for an identity. All must have a value.
 	Identity []string `json:"identity"`
-	// Requires is the annotation key, without the prefix, of a default that the cluster
-	// must have, or empty if there is none.
+	// Requires is the key, without the prefix, of an annotation for which the cluster must
+	// set a default, or empty.
 	Requires string `json:"requires"`
-	// Audience is the audience without an annotation; empty for the cluster's default.
+	// Audience is the audience without an annotation, or empty for the cluster's default.
 	Audience string `json:"audience"`
-	// Lifetime is nil if the peer has none.
+	// Lifetime is nil if the peer has no such rules.
 	Lifetime *Lifetime `json:"lifetime"`
-	// TokenPath is the path of the token, which programs have in their own settings.
+	// TokenPath is the path of the token. Programs may hard-code it.
 	TokenPath string `json:"tokenPath"`
-	// MovingPath is the directory of the token in versions of the peer in which programs
-	// cannot rely on the path, since no two versions have the same, or empty if there is none.
+	// MovingPath is a directory of the token that differs between versions of the peer, so
+	// that no program relies on it, or empty.
 	MovingPath string `json:"movingPath"`
-	// Credentials is the annotation of pods with the content of the credential file; empty
-	// for none.
+	// Credentials is the annotation of pods that contains the credential file, or empty.
 	Credentials string `json:"credentials"`
 	// Volumes and Containers are the names of the volumes and containers that it adds.
 	Volumes    []string `json:"volumes"`
 	Containers []string `json:"containers"`
-	// Sidecar is the annotation of pods that get Containers for the programs in the others;
-	// empty if Containers only prepare the credentials.
+	// Sidecar is the annotation of pods whose Containers serve the other containers, or empty
+	// if Containers only prepare the credentials.
 	Sidecar string `json:"sidecar"`
-	// Replaces are the containers that it writes whenever the API server calls it.
+	// Replaces lists the containers that it overwrites on each call.
 	Replaces []string `json:"replaces"`
-	// Binding starts the annotations of pods that get tokens of another audience from it,
-	// if the value is true, or empty if there is none.
+	// Binding is the prefix of the annotations with which, if true, a pod gets a token for
+	// another audience, or empty.
 	Binding string `json:"binding"`
-	// Version is the version of the facts about it. Reinvocation is the reinvocationPolicy
-	// that its own manifests have.
+	// Version is the version that this table describes. Reinvocation is the
+	// reinvocationPolicy in its manifests.
 	Version      string `json:"version"`
 	Reinvocation string `json:"reinvocation"`
-	// Orders has what happens while both webhooks run.
+	// Orders describes what happens while both webhooks run.
 	Orders []Order `json:"orders"`
-	// Paths are the directories, other than the token's, that it mounts.
+	// Paths are the other directories that it mounts.
 	Paths []string `json:"paths"`
-	// Separator separates the names of containers to leave out.
+	// Separator separates the names of excluded containers.
 	Separator string `json:"separator"`
 	// Programs are parts of the names of its images and commands. Webhooks are the names of
 	// its webhooks, Configurations are parts of the names of their configurations.
@@ -163,9 +162,9 @@ type Peer struct {
 	// App is the label app.kubernetes.io/name of its webhook configurations, which may have
 	// any name, or empty if there is none.
 	App string `json:"app"`
-	// ConfigMap is the name of its ConfigMap, or empty if there is none.
+	// ConfigMap is the name of its ConfigMap, or empty.
 	ConfigMap string `json:"configMap"`
-	// Defaults are the values of its flags and variables that need nothing.
+	// Defaults are values of its flags and variables that need no migration.
 	Defaults map[string]string `json:"defaults"`
 	// Inputs lists everything that it reads.
 	Inputs []Input `json:"inputs"`
@@ -241,7 +240,7 @@ func (p *Peer) Input(place Place, key string) *Input {
 	return nil
 }
 
-// adopted reports whether adoption reads the annotation of this row.
+// adopted reports whether adoption reads this annotation.
 func (in *Input) adopted() bool { return in.Becomes != "" || in.Ignored != "" }
 
 // Keys lists the annotation keys of ServiceAccounts that adoption reads.
@@ -265,7 +264,7 @@ func (p *Peer) Reads(key string) bool {
 	return in != nil && in.adopted()
 }
 
-// Concerns reports whether the peer reads one of the keys, or owns it.
+// Concerns reports whether the peer reads or owns one of the keys.
 func (p *Peer) Concerns(place Place, values map[string]string) bool {
 	for key := range values {
 		if p.Input(place, key) != nil || p.OwnsPrefix && strings.HasPrefix(key, p.Prefix) {
@@ -280,8 +279,7 @@ func (p *Peer) Asks(values map[string]string) bool {
 	return !slices.ContainsFunc(p.Identity, func(key string) bool { return values[key] == "" })
 }
 
-// Wrote reports whether the value of a variable is the path of the peer's token, or of another file
-// that the peer mounts.
+// Wrote reports whether the value of a variable is the path of a file that the peer mounts.
 func (p *Peer) Wrote(value string) bool {
 	return value != "" && value == p.TokenPath || slices.ContainsFunc(p.Paths, func(path string) bool { return value == path || strings.HasPrefix(value, path+"/") })
 }
@@ -293,12 +291,12 @@ func (p *Peer) Runs(image string, command []string) bool {
 	})
 }
 
-// Registration has the facts about a webhook configuration that matter beside Lanyard.
+// Registration describes the webhook configuration of another program.
 type Registration struct {
 	Name   string
 	Labels map[string]string
-	// Webhooks are the names of its webhooks. Again reports whether the API server calls one
-	// of them again after other webhooks changed the object.
+	// Webhooks are the names of its webhooks. Again reports whether one of them has the
+	// reinvocationPolicy IfNeeded.
 	Webhooks []string
 	Again    bool
 }
@@ -311,8 +309,8 @@ func (p *Peer) Registers(r Registration) bool {
 		slices.ContainsFunc(p.Webhooks, func(name string) bool { return slices.Contains(r.Webhooks, name) })
 }
 
-// Beside describes, in whole sentences, what happens beside Lanyard's configuration of this
-// name. The API server calls configurations in the order of their names.
+// Beside describes what happens next to Lanyard's configuration of this name. The API server
+// calls configurations in the order of their names.
 func (p *Peer) Beside(r Registration, lanyard string) string {
 	order, policy := "after", "Never"
 	if r.Name < lanyard {

@@ -12,19 +12,19 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
-// translation has the annotations of a peer in Lanyard's words.
+// translation contains Lanyard's equivalents of the annotations of a peer.
 type translation struct {
-	// values are by the keys without Lanyard's prefix, or empty if there is no identity.
+	// values are keyed without Lanyard's prefix, and empty if there is no identity.
 	values map[string]string
-	// lifetime is the lifetime of the tokens in seconds, "" if the peer has none. With
-	// strict, it is the text of the ServiceAccount, and may be malformed.
+	// lifetime is the lifetime of the tokens in seconds, or "" if there is none. With strict,
+	// it is the unchecked text of the annotation.
 	lifetime string
 	strict   bool
-	// standard is the lifetime that the peer's tokens have without an annotation, if
-	// Lanyard's tokens have it, too. It counts, but need not be written.
+	// standard is the peer's default lifetime if it is also Lanyard's, so that no annotation
+	// is needed.
 	standard int64
 	findings []Finding
-	// byHand reports whether somebody wrote an identity of the provider, which counts instead.
+	// byHand reports whether a user wrote an identity of the provider, which takes precedence.
 	byHand bool
 }
 
@@ -63,13 +63,13 @@ func (p *Peer) translate(found map[string]string, s *annotations.Settings) *tran
 	return t
 }
 
-// isOn reports whether a text does not turn something off.
+// isOn treats everything but "false" and "0" as true.
 func isOn(value string) bool {
 	on, err := strconv.ParseBool(value)
 	return err != nil || on
 }
 
-// half adds findings about an identity that lacks one of its keys.
+// half adds findings about an identity without its second key.
 func (p *Peer) half(t *translation, found map[string]string) {
 	for _, key := range p.Identity {
 		if found[key] == "" {

@@ -1,8 +1,8 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package probe asks the API server, by the dry run of a pod, how Lanyard would change
-// the pod, and reports findings with their fixes.
+// Package probe sends the API server dry runs of pods to test whether Lanyard injects
+// credentials, and reports findings with their fixes.
 //
 // lanyard-webhook uses this package, so it imports no types of the Kubernetes API: they
 // nearly double the size of the program (see ARCHITECTURE.md).
@@ -31,8 +31,7 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/mutate/injected"
 )
 
-// Webhook is the name of the entry of the webhook configuration that is called for
-// Pod.
+// Webhook is the name of the webhook that the API server calls for Pod.
 const Webhook = "probe.lanyard.dev"
 
 //go:embed pod.yaml
@@ -66,8 +65,8 @@ func ParseOverrides(text string) (map[string]any, error) {
 	return overrides, nil
 }
 
-// merge adds the fields of another value, and shares nothing with the other value. The elements of
-// lists are merged in their order, so that the first container needs no name.
+// merge merges a deep copy of another value. List elements are merged by index, so that the
+// first container needs no name.
 func merge(value, with any) any {
 	switch with := with.(type) {
 	case map[string]any:
@@ -125,18 +124,18 @@ func (c *Client) Create(ctx context.Context, namespace string, pod *unstructured
 	return answer
 }
 
-// denied matches the errors of pods that the webhook or the guard denies, also the errors
-// that lanyard makes itself.
+// denied matches denials by the webhook or the guard, including the errors that lanyard
+// computes itself.
 var denied = regexp.MustCompile(`(^| denied (the )?request: )lanyard: `)
 
-// Denied reports whether Lanyard itself denied the pod of a dry run. For Pod, this means that
-// the webhook was called: the guard comes after the webhook.
+// Denied reports whether Lanyard denied the pod. For Pod, this proves that the webhook was
+// called, because the guard runs after it.
 func Denied(err error) bool {
 	return err != nil && denied.MatchString(err.Error())
 }
 
-// collector adds the warnings of a response to the list in the request's context.
-// It is also the key of that list.
+// collector adds the warnings of a response to the list in the request's context, for which
+// it is also the key.
 type collector struct{}
 
 // HandleWarningHeaderWithContext implements rest.WarningHandlerWithContext.
@@ -146,9 +145,8 @@ func (collector) HandleWarningHeaderWithContext(ctx context.Context, code int, _
 	}
 }
 
-// DryRun judges the result of a dry run of a pod of the ServiceAccount, which has
-// the label of the probe: whether the API server can call the webhook, and whether the pod
-// would get credentials.
+// DryRun judges the dry run of a pod of the ServiceAccount with the probe label: whether the
+// API server can call the webhook, and whether the pod would get credentials.
 func DryRun(s *annotations.Settings, serviceAccount string, answer Answer) (called, tried finding.Finding) {
 	called = Probe(answer.Err)
 	switch {
@@ -157,9 +155,9 @@ func DryRun(s *annotations.Settings, serviceAccount string, answer Answer) (call
 	case noServiceAccount.MatchString(answer.Err.Error()):
 		tried = NoServiceAccount(serviceAccount)
 	case called.Status == finding.Failed:
-		tried = finding.Skip("", "Correct the cause first.", "", "pods of ServiceAccount %s were not tried: the API server cannot call the webhook", serviceAccount)
+		tried = finding.Skip("", "Correct the cause first.", "", "pods of ServiceAccount %s were not tested: the API server cannot call the webhook", serviceAccount)
 	default:
-		tried = finding.Skip("", called.Fix, "", "pods of ServiceAccount %s were not tried: no dry run reached the webhook", serviceAccount)
+		tried = finding.Skip("", called.Fix, "", "pods of ServiceAccount %s were not tested: no dry run reached the webhook", serviceAccount)
 	}
 	return called, tried
 }
@@ -172,8 +170,8 @@ func NoServiceAccount(serviceAccount string) finding.Finding {
 // noServiceAccount matches the error for a pod whose ServiceAccount does not exist.
 var noServiceAccount = regexp.MustCompile(`error looking up service account \S+: serviceaccount "\S+" not found`)
 
-// Probe judges the error of a dry run of a pod with the label of the probe. A pod
-// that Lanyard denies shows that the webhook was called.
+// Probe judges the error of a dry run with the probe label. A denial by Lanyard proves that
+// the webhook was called.
 func Probe(err error) finding.Finding {
 	if err == nil || Denied(err) {
 		return finding.Passed("the API server can call the webhook")
@@ -195,11 +193,10 @@ func Probe(err error) finding.Finding {
 
 // Unasked returns the line for a user who lacks the right to send the dry run.
 func Unasked(right string) finding.Finding {
-	return finding.NoRight(right, "it is not known whether the API server can call the webhook")
+	return finding.NoRight(right, "could not determine whether the API server can call the webhook")
 }
 
-// Injection judges the result of the dry run of a pod of a ServiceAccount that
-// needs credentials.
+// Injection judges the dry run of a pod whose ServiceAccount needs credentials.
 func Injection(s *annotations.Settings, serviceAccount string, answer Answer) finding.Finding {
 	read, err := &injected.Pod{}, answer.Err
 	if err == nil {

@@ -53,7 +53,7 @@ func TestDryRuns(t *testing.T) {
 		},
 		"a pod that another webhook denied": {
 			Answer{Err: apierrors.NewBadRequest(`admission webhook "other" denied the request: no`)},
-			[]string{"probe: skipped: the dry run of a pod was denied, but not by Lanyard: admission webhook", "dry run: skipped: pods of ServiceAccount n/a were not tried"},
+			[]string{"probe: skipped: the dry run of a pod was denied, but not by Lanyard: admission webhook", "dry run: skipped: pods of ServiceAccount n/a were not tested"},
 		},
 		"a pod that was denied by something else": {
 			Answer{Err: denial("exceeded quota")},
@@ -61,7 +61,7 @@ func TestDryRuns(t *testing.T) {
 		},
 		"a user who may not create pods": {
 			Answer{Err: denial(`User "a" cannot create resource "pods" in API group "" in the namespace "n"`)},
-			[]string{"probe: skipped: it is not known whether the API server can call the webhook: you may not create pods in the namespace n", "dry run: skipped: "},
+			[]string{"probe: skipped: could not determine whether the API server can call the webhook: you may not create pods in the namespace n", "dry run: skipped: "},
 		},
 		"a ServiceAccount that does not exist": {
 			Answer{Err: denial(`error looking up service account n/a: serviceaccount "a" not found`)},
@@ -73,7 +73,7 @@ func TestDryRuns(t *testing.T) {
 		},
 		"a webhook that cannot be called": {
 			Answer{Err: errors.New(`failed calling webhook "probe.lanyard.dev": no endpoints`)},
-			[]string{"probe: failed: the API server cannot call the webhook: failed calling", "dry run: skipped: pods of ServiceAccount n/a were not tried: the API server cannot call"},
+			[]string{"probe: failed: the API server cannot call the webhook: failed calling", "dry run: skipped: pods of ServiceAccount n/a were not tested: the API server cannot call"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -21,11 +21,11 @@ func aws() *annotations.Provider {
 			{
 				Name: "role-arn-prefix", ClusterOnly: true, MaxBytes: 1024,
 				Grammar: annotations.Matching(awsRolePrefix, "must be the start of the ARN of an IAM role, up to a slash, such as arn:aws:iam::111122223333:role/"),
-				Flag:    "aws-role-arn-prefix", Usage: "Prefix of role names that are not ARNs, such as arn:aws:iam::111122223333:role/. If empty, ServiceAccounts must write the whole ARN.",
+				Flag:    "aws-role-arn-prefix", Usage: "ARN prefix for role names, such as arn:aws:iam::111122223333:role/. If empty, annotations must contain whole ARNs.",
 			},
 			{
 				Name: "region", MaxBytes: 64, Grammar: annotations.Matching(awsRegion, "must be an AWS region, such as eu-central-1"),
-				Flag: "aws-default-region", Usage: "AWS region of ServiceAccounts that set none.",
+				Flag: "aws-default-region", Usage: "AWS region of ServiceAccounts without the annotation aws-region.",
 			},
 			{
 				Name: "session-name", MaxBytes: 64,
@@ -52,7 +52,7 @@ func aws() *annotations.Provider {
 			// Without it, botocore before mid-2025, the Go SDK v1, Java v1 and others
 			// of that age call the global endpoint in us-east-1.
 			{Name: "AWS_STS_REGIONAL_ENDPOINTS", Value: "regional"},
-			// boto3 reads the second one, JavaScript and Java the first.
+			// boto3 reads AWS_DEFAULT_REGION, JavaScript and Java read AWS_REGION.
 			{Name: "AWS_REGION", Value: "{region}", Group: "region"},
 			{Name: "AWS_DEFAULT_REGION", Value: "{region}", Group: "region"},
 			{Name: "AWS_CONFIG_FILE", Value: "{credential-file}", Profiles: true},
@@ -77,7 +77,7 @@ func awsRole() annotations.Parameter {
 	return annotations.Parameter{
 		Name: "role-arn", Identity: true, Required: true, MaxBytes: 613, Expand: expandAWSRole, Template: true,
 		Grammar: annotations.Matching(awsRoleARN, "must be the ARN of an IAM role, such as arn:aws:iam::111122223333:role/name"),
-		Flag:    "aws-default-role-arn", Usage: "ARN of the role \"default\". {namespace} and {serviceaccount} stand for names.",
+		Flag:    "aws-default-role-arn", Usage: "ARN that the value \"default\" stands for. {namespace} and {serviceaccount} are replaced with the names of the ServiceAccount.",
 	}
 }
 
@@ -97,7 +97,8 @@ func awsConfig(v annotations.Values, profiles []annotations.Profile) string {
 		} else {
 			text.WriteString("source_profile = " + source + "\n")
 		}
-		// The kubelet expands no field of the pod in a file, so this is the default.
+		// In a file, the kubelet does not expand fields of the pod, so the file contains the
+		// default.
 		text.WriteString("role_session_name = " + v["default-session-name"] + "\n")
 		if region := v["region"]; region != "" {
 			text.WriteString("region = " + region + "\n")
@@ -139,17 +140,15 @@ const (
 // PodNameField is the field of a pod that Variable.PodName asks for.
 const PodNameField = "metadata.name"
 
-// PodNameFits reports whether the name of a pod can be the value of a variable: whether
-// it can be a session name. A pod without a name gets one of at most 63 characters from
-// the API server, which cuts a longer generateName.
+// PodNameFits reports whether the name of a pod is a valid session name. The API server
+// generates names of at most 63 characters, which are valid.
 func PodNameFits(name string) bool {
 	return name == "" || len(name) >= MinSessionName && len(name) <= MaxSessionName
 }
 
-// sessionName returns the name that CloudTrail shows. Neither "@" nor "=" can be
-// in the name of a ServiceAccount or a namespace, so each session name belongs to
-// one ServiceAccount. A longer name is cut and gets a hash of the whole, which
-// distinguishes it from others with the same start.
+// sessionName returns the name that CloudTrail shows. Names of Kubernetes objects contain
+// neither "@" nor "=", so each session name belongs to one ServiceAccount. A longer name is
+// truncated and ends with a hash of the whole.
 func sessionName(namespace, serviceAccount string) string {
 	name := serviceAccount + "@" + namespace
 	if len(name) <= MaxSessionName {

@@ -44,9 +44,9 @@ func AWSPartitionOf(region string) string {
 	return all[max(i, 0)].Name
 }
 
-// awsDoubt compares the partition of the role with the region. A token for a role of one partition
-// is not accepted in another, and only the partition aws has an endpoint without a region. It says
-// nothing about a partition that it does not know.
+// awsDoubt compares the partition of the role with the region. Each partition accepts only
+// tokens for its own roles, and only the partition aws has a global endpoint. awsDoubt
+// ignores unknown partitions.
 func awsDoubt(v annotations.Values) (parameter, why string) {
 	parts := strings.SplitN(v["role-arn"], ":", 3)
 	if len(parts) < 3 {

@@ -23,15 +23,15 @@ func azure() *annotations.Provider {
 				Grammar: lowerGUIDs("must be a client ID (GUID), such as 00000000-0000-0000-0000-000000000000", guid),
 			},
 			{
-				// A tenant's GUID or one of its domains. No token is issued for the words that
-				// stand for "any tenant".
+				// The GUID or a domain of a tenant. Entra issues no token for words such as
+				// common, which stand for any tenant.
 				Name: "tenant-id", Required: true, MaxBytes: 253,
 				Grammar: lowerGUIDs("must be a tenant ID (GUID) or a domain of the tenant such as contoso.onmicrosoft.com; common, organizations, consumers and adfs do not name a tenant", guid, azureDomain),
-				Flag:    "azure-default-tenant-id", Usage: "Azure tenant, GUID or domain, of ServiceAccounts that set none.",
+				Flag:    "azure-default-tenant-id", Usage: "Azure tenant ID or domain of ServiceAccounts without the annotation azure-tenant-id.",
 			},
 			{
 				Name: "authority-host", Required: true, ClusterOnly: true, MaxBytes: 2048, Parse: parseAzureAuthorityHost,
-				Flag: "azure-authority-host", Usage: "URL of the Microsoft Entra authority. Sovereign clouds have their own.",
+				Flag: "azure-authority-host", Usage: "URL of the Microsoft Entra authority. Sovereign clouds use other URLs.",
 				Default: "https://login.microsoftonline.com/",
 			},
 			annotations.TokenPath(),
@@ -39,9 +39,9 @@ func azure() *annotations.Provider {
 		PrincipalParameters: []string{"client-id"},
 		DefaultAudience:     "api://AzureADTokenExchange",
 		MaxAudienceBytes:    600, // of a federated identity credential
-		// The SDKs keep an assertion for up to ten minutes, and the kubelet renews
-		// a token when a fifth of its life is left. A shorter token would be sent
-		// after it has expired.
+		// SDKs cache an assertion for up to ten minutes, and the kubelet renews a token when
+		// a fifth of its lifetime is left. With a shorter lifetime, SDKs could send an
+		// expired token.
 		MinExpirationSeconds: 3600,
 		TokenPath:            "azure/token",
 		CopyVolume:           "azure-identity-token", // of azure-workload-identity before 1.6
@@ -50,8 +50,7 @@ func azure() *annotations.Provider {
 			{Name: "AZURE_CLIENT_ID", Value: "{client-id}"},
 			{Name: "AZURE_TENANT_ID", Value: "{tenant-id}"},
 			{Name: "AZURE_FEDERATED_TOKEN_FILE", Value: "{token-file}", Credential: true},
-			// Without it, DefaultAzureCredential of Python leaves workload identity
-			// out.
+			// Without it, DefaultAzureCredential of Python skips workload identity.
 			{Name: "AZURE_AUTHORITY_HOST", Value: "{authority-host}"},
 		},
 		// EnvironmentCredential comes before WorkloadIdentityCredential in every

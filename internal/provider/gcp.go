@@ -22,21 +22,21 @@ func gcp() *annotations.Provider {
 			{
 				Name: "workload-identity-provider", Identity: true, Required: true, MaxBytes: 256, Grammar: gcpProviderGrammar(),
 				Flag:  "gcp-default-workload-identity-provider",
-				Usage: "Workload identity provider of ServiceAccounts that set none or \"default\": projects/NUMBER/locations/global/workloadIdentityPools/POOL/providers/PROVIDER.",
+				Usage: "Default workload identity provider of ServiceAccounts: projects/NUMBER/locations/global/workloadIdentityPools/POOL/providers/PROVIDER.",
 			},
 			gcpServiceAccount(),
 			{Name: "project", MaxBytes: 320, Grammar: annotations.Matching(gcpProject, wantGCPProject)},
 			{
 				Name: "default-project", ClusterOnly: true, MaxBytes: 320, Grammar: annotations.Matching(gcpProject, wantGCPProject),
-				Flag: "gcp-default-project", Usage: "Project ID of service accounts by name. Also GOOGLE_CLOUD_PROJECT of ServiceAccounts that set neither a project nor a service account.",
+				Flag: "gcp-default-project", Usage: "Project ID of service accounts that an annotation names without a domain. Also the default of GOOGLE_CLOUD_PROJECT.",
 			},
 			{
 				Name: "universe-domain", ClusterOnly: true, MaxBytes: 253, Grammar: annotations.Matching(gcpUniverse, "must be a domain, such as googleapis.com"),
-				Flag: "gcp-universe-domain", Usage: "Domain of the APIs in a cloud of Google's partners. Defaults to googleapis.com.",
+				Flag: "gcp-universe-domain", Usage: "Domain of the APIs of a Google partner cloud. Defaults to googleapis.com.",
 			},
 			{
 				Name: "impersonation-lifetime-seconds", ClusterOnly: true, MaxBytes: 5, Parse: parseGCPLifetime,
-				Flag: "gcp-impersonation-lifetime-seconds", Usage: "Lifetime of tokens of impersonated service accounts, 600 to 43200. Defaults to 3600; more needs an organization policy.",
+				Flag: "gcp-impersonation-lifetime-seconds", Usage: "Lifetime in seconds of the tokens of impersonated service accounts, 600 to 43200. Defaults to 3600. A longer one needs an organization policy.",
 			},
 			annotations.TokenPath(),
 		},
@@ -50,8 +50,8 @@ func gcp() *annotations.Provider {
 			{Name: "GOOGLE_APPLICATION_CREDENTIALS", Value: "{credential-file}", Credential: true},
 			// gcloud and bq do not read the variable above.
 			{Name: "CLOUDSDK_AUTH_CREDENTIAL_FILE_OVERRIDE", Value: "{credential-file}", Credential: true},
-			// The file names no project. Python and JavaScript would ask the resource
-			// manager for it, and then the metadata server.
+			// The file contains no project. Without a variable, Python and JavaScript ask the
+			// resource manager, then the metadata server.
 			{Name: "GOOGLE_CLOUD_PROJECT", Value: "{project}", Group: "project"},
 			{Name: "CLOUDSDK_CORE_PROJECT", Value: "{project}", Group: "project"},
 			// Go's libraries, gcloud and the generated clients of Python read one of these. The
@@ -125,8 +125,8 @@ var (
 	gcpUniverse   = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)+$`)
 	gcpProject    = regexp.MustCompile(`^([a-z0-9-]+(\.[a-z0-9-]+)*:)?[a-z][a-z0-9-]{4,28}[a-z0-9]$`)
 
-	// A user's own service account, in a project of an organization's domain, or of the cloud
-	// of a partner, or of neither.
+	// A service account that a user created. Its project may belong to a domain or to a
+	// partner cloud.
 	gcpUserServiceAccount = regexp.MustCompile(`^[a-z][a-z0-9-]{4,28}[a-z0-9]@([a-z][a-z0-9-]{4,28}[a-z0-9])((?:\.[a-z0-9-]+)*)\.iam\.gserviceaccount\.com$`)
 	gcpAppEngine          = regexp.MustCompile(`^([a-z][a-z0-9-]{4,28}[a-z0-9])@appspot\.gserviceaccount\.com$`)
 	gcpComputeEngine      = regexp.MustCompile(`^[0-9]{1,20}-compute@developer\.gserviceaccount\.com$`)
@@ -146,7 +146,7 @@ func GCPProviderParts(name string) (number, pool, provider string, ok bool) {
 }
 
 // gcpProviderGrammar accepts the resource name of a workload identity pool provider, with or
-// without the name of the service in front.
+// without the service name as a prefix.
 func gcpProviderGrammar() annotations.Grammar {
 	return annotations.Grammar{
 		Prefixes: []string{"https://iam.googleapis.com/", "//iam.googleapis.com/"},

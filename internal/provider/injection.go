@@ -25,42 +25,42 @@ type Subject struct {
 	Windows bool
 }
 
-// Injection is everything that the identities of a ServiceAccount add to a pod.
+// Injection contains everything that the identities of a ServiceAccount add to a pod.
 type Injection struct {
 	// MountPath is where the volume is mounted: a POSIX path. On a Windows node the
 	// kubelet adds the drive and replaces the slashes with backslashes.
 	MountPath string
-	// Providers take part, sorted by name.
+	// Providers are sorted by name.
 	Providers []Provider
 }
 
-// Provider is the part of one provider in an injection.
+// Provider contains what one provider adds.
 type Provider struct {
-	// Name is the provider's.
+	// Name is the name of the provider.
 	Name string
 	// Token is the projected token.
 	Token Token
-	// File is a second file in the volume; its Path is empty if not used.
+	// File is a second file in the volume. Its Path is empty if there is none.
 	File File
-	// Copy is a copy of the token; its Path is empty if not used.
+	// Copy is a copy of the token. Its Path is empty if there is none.
 	Copy Copy
-	// Variables are set in each container, in this order. Their values are expanded, and
-	// as the pod's spec has them: a "$" that the kubelet must not expand is written twice.
+	// Variables are set in each container, in this order. Their values are expanded and
+	// escaped for the pod spec: the kubelet must not expand a "$" in them, so it is doubled.
 	Variables []annotations.Variable
 	// Shadows are variables that SDKs may prefer to the injected identity.
 	Shadows []annotations.Shadow
 	// Synonyms are variables that belong to a group of Variables, by the name of the group.
 	Synonyms map[string][]string
-	// Selectors are the variables with which a container selects a profile in File, and Profiles
-	// are the names of the profiles. Both are empty if there are no profiles.
+	// Selectors are the variables by which a container selects a profile in File, and
+	// Profiles the names of the profiles. Both are empty without profiles.
 	Selectors, Profiles []string
-	// Needs is the variable without which a container gets none of Variables, or empty if there is none.
+	// Needs is a variable that a container must set itself to get Variables, or empty.
 	Needs string
 }
 
 // Token is a projected ServiceAccount token.
 type Token struct {
-	// Audience is the token's one audience, never empty.
+	// Audience is the audience of the token. It is never empty.
 	Audience string
 	// ExpirationSeconds is the requested lifetime.
 	ExpirationSeconds int64
@@ -68,7 +68,7 @@ type Token struct {
 	Path string
 }
 
-// Copy is a copy of a token at a path of its own, in a volume of its own.
+// Copy is a copy of a token at another path, in a separate volume.
 type Copy struct {
 	// Volume is the usual name of the volume.
 	Volume string
@@ -80,7 +80,7 @@ type Copy struct {
 	File string
 }
 
-// File is a file of the volume with the content of a pod annotation.
+// File is a file in the volume whose content is a pod annotation.
 type File struct {
 	// Annotation is the annotation key without the prefix.
 	Annotation string
@@ -137,7 +137,7 @@ func inject(i *annotations.Identity, subject *Subject) Provider {
 	return p
 }
 
-// Values returns the values of an identity and of its subject, and those that follow from them.
+// Values returns the values of an identity and its subject, including derived values.
 func (s *Subject) Values(i *annotations.Identity) annotations.Values {
 	values := annotations.Values{}
 	maps.Copy(values, i.Values)

@@ -5,8 +5,7 @@ package provider
 
 import "github.com/lanyard-dev/lanyard/pkg/annotations"
 
-// plain is a token for anything that trusts the cluster's issuer: Vault, your
-// own OpenID Connect client, OpenShift's audience "openshift".
+// plain is a token for any service that trusts the cluster's issuer, such as Vault.
 func plain() *annotations.Provider {
 	return &annotations.Provider{
 		Name:             "token",

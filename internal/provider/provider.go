@@ -8,7 +8,7 @@
 // annotations, the flags, the injection, the metrics and the tests all read it. To add a
 // provider, write its file and add it to [Builtin].
 //
-// Everything here is pure: the same identity results in the same injection.
+// The package is pure: the same identity results in the same injection.
 package provider
 
 import "github.com/lanyard-dev/lanyard/pkg/annotations"

@@ -16,7 +16,7 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
-// The keys of the file that this package reads.
+// Keys of the file.
 const (
 	ProvidersKey  = "providers"
 	IdentitiesKey = "identities"
@@ -33,8 +33,7 @@ const (
 type File struct {
 	// Providers are the custom providers, in the order of the file.
 	Providers []*annotations.Provider
-	// Parameters are the defaults of their parameters, by the annotation key without
-	// the prefix, as in annotations.Settings.
+	// Parameters are the defaults of their parameters, keyed as in annotations.Settings.
 	Parameters map[string]string
 	// Identities are the mappings, in the order of the file.
 	Identities []Identity
@@ -42,8 +41,7 @@ type File struct {
 	Settings map[string]Setting
 }
 
-// Setting is the value of a flag, in the form that the flag has on the command line:
-// the texts of a list are separated by commas.
+// Setting is the value of a flag as on the command line: lists are comma-separated.
 type Setting struct {
 	Value string
 	List  bool
@@ -60,7 +58,7 @@ type Identity struct {
 	place place // of the annotations
 }
 
-// document is the form of the file.
+// document is the schema of the file.
 type document struct {
 	Providers  []providerEntry      `yaml:"providers"`
 	Identities []Identity           `yaml:"identities"`
@@ -105,8 +103,8 @@ func Parse(text []byte) (*File, error) {
 	return &file, nil
 }
 
-// newSetting returns the setting that a node has. In and of a list there are no
-// aliases, because they could multiply a long text.
+// newSetting returns the setting of a node. Lists may neither be nor contain aliases, because
+// these could multiply a long text.
 func newSetting(node *yaml.Node) (Setting, error) {
 	if node.Alias != nil && len(node.Alias.Content) == 0 {
 		node = node.Alias
@@ -127,7 +125,7 @@ func newSetting(node *yaml.Node) (Setting, error) {
 	return Setting{}, fmt.Errorf("got %s, want a text or a list of texts", form)
 }
 
-// plain returns a mistake of the YAML library without the names of Go types.
+// plain rewrites an error of the YAML library without names of Go types.
 func plain(err error) error {
 	wrong, ok := errors.AsType[*yaml.TypeError](err)
 	if !ok {
@@ -178,7 +176,7 @@ func (p place) error(err *field.Error) error {
 	return fmt.Errorf("line %d: %w", p.node.Line, err)
 }
 
-// valueOf returns the value of a key, or the node itself if it does not have the key.
+// valueOf returns the value of a key, or the node itself if the key is missing.
 func valueOf(node *yaml.Node, key string) *yaml.Node {
 	if node.Kind == yaml.MappingNode {
 		for i := 0; i+1 < len(node.Content); i += 2 {

@@ -16,15 +16,15 @@ import (
 // maxAnnotations limits the annotations of one mapping.
 const maxAnnotations = 32
 
-// The globs for names of namespaces and ServiceAccounts. The chart turns them into
-// regular expressions, so they have no other special character.
+// Globs for names of namespaces and ServiceAccounts. The chart turns them into regular
+// expressions, so "*" is the only special character.
 var (
 	namespaceGlob      = regexp.MustCompile(`^[a-z0-9*-]{1,63}$`)
 	serviceAccountGlob = regexp.MustCompile(`^[a-z0-9.*-]{1,253}$`)
 )
 
-// identities checks the form of the mappings. The meaning of their annotations
-// is known only with the flags.
+// identities checks the form of the mappings. Their annotations can be checked only with the
+// flags.
 func (p *parser) identities(at place) {
 	p.limit(len(p.Identities), maxIdentities, at)
 	for i := range p.Identities[:min(len(p.Identities), maxIdentities)] {
@@ -41,8 +41,8 @@ func (p *parser) identities(at place) {
 	}
 }
 
-// mappings returns the mappings of the file. Mistakes contain the line number. The settings include
-// the file's providers.
+// mappings returns the mappings of the file. Errors contain line numbers. s includes the
+// file's providers.
 func (f *File) mappings(s *annotations.Settings) ([]*annotations.Mapping, error) {
 	var mappings []*annotations.Mapping
 	var errs []error

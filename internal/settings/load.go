@@ -16,9 +16,9 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
-// Load returns the settings of a configuration file, for a program without the flags of
-// lanyard-webhook. Settings about lanyard-webhook itself, such as ports, have no effect.
-// reserved are audiences of the API server in addition to the common audiences.
+// Load returns the settings in a configuration file, for a program without the flags of
+// lanyard-webhook. It ignores settings about the server, such as ports. reserved lists
+// audiences of the API server besides the common ones.
 func Load(config []byte, reserved []string) (*annotations.Settings, error) {
 	var written *annotations.Settings
 	file, err := Parse(config)
@@ -51,7 +51,7 @@ func (f *File) Written() (*annotations.Settings, error) {
 	})
 }
 
-// ServingNames returns the names of the settings about lanyard-webhook itself.
+// ServingNames returns the names of the settings about the server of lanyard-webhook.
 func ServingNames() []string {
 	return []string{
 		"bind-address", "secure-port", "metrics-bind-address", "metrics-secure", "health-probe-bind-address", "shutdown-delay",
@@ -82,10 +82,10 @@ func (v Value) String() string { return v.get() }
 // Set changes the setting.
 func (v Value) Set(text string) error { return v.set(text) }
 
-// Type returns pflag's name of the type.
+// Type implements pflag.Value.
 func (v Value) Type() string { return v.kind }
 
-// listType is the Type of a list, as pflag calls it.
+// listType is pflag's name for the type of a list.
 const listType = "stringSlice"
 
 // Apply sets the settings of the file, in the order of their names. find returns the type of a
@@ -110,20 +110,20 @@ func (f *File) Apply(find func(name string) (kind string, set func(text string) 
 // Fields returns the fields of s, in the order of --help. Their values change s.
 func Fields(s *annotations.Settings) []Field {
 	fields := []Field{
-		{Name: "token-mount-path", Value: textValue(&s.TokenMountPath), Usage: "Absolute mount path of the token volume."},
+		{Name: "token-mount-path", Value: textValue(&s.TokenMountPath), Usage: "Path at which the token volume is mounted in containers."},
 		{Name: "token-path-prefixes", Value: listValue(&s.TokenPathPrefixes),
-			Usage: "Directories, each with a slash at the end, below which aws-token-path, azure-token-path, gcp-token-path and token-path may be. A copy of a token hides its directory in every container."},
+			Usage: "Directories, each with a trailing slash, below which the annotations *-token-path and token-path may put a copy of a token. The copy's volume hides other files in the same directory."},
 		{Name: "token-expiration-seconds", Value: numberValue(&s.TokenExpirationSeconds),
-			Usage: fmt.Sprintf("Default lifetime of the tokens, from %d to %d. For azure, it is at least 3600.", annotations.MinTokenExpirationSeconds, annotations.MaxTokenExpirationSeconds)},
+			Usage: fmt.Sprintf("Default lifetime of tokens in seconds, %d to %d. Tokens for Azure live for at least 3600.", annotations.MinTokenExpirationSeconds, annotations.MaxTokenExpirationSeconds)},
 		{Name: "default-allowed-identities", Value: globsValue(&s.AllowedIdentities),
-			Usage: "Globs, separated by commas, of the identities that namespaces without the annotation allowed-identities may use. " +
+			Usage: "Comma-separated globs of the identities that may be used in namespaces without the annotation allowed-identities. " +
 				annotations.NamespaceVariable + " stands for the name of the namespace, " + annotations.AllowNothing + " allows nothing. If empty, everything is allowed."},
 		{Name: "verify-image", Value: textValue(&s.VerifyImage),
-			Usage: "Image of lanyard-webhook, for the init container of pods whose ServiceAccounts have the annotation verify. If empty, the annotation is denied."},
+			Usage: "Image of the init container that the annotation verify adds to pods: an image of lanyard-webhook. If empty, the annotation is denied."},
 		{Name: "adopt", Value: listValue(&s.Peers),
-			Usage: "Webhooks whose annotations on ServiceAccounts are translated: " + strings.Join(peer.Names(), ", ") + ". See docs/migrate/adoption.md."},
+			Usage: "Other webhooks whose ServiceAccount annotations are translated: " + strings.Join(peer.Names(), ", ") + ". See docs/migrate/adoption.md."},
 		{Name: "excluded-namespaces", Value: listValue(&s.ExcludedNamespaces),
-			Usage: "Namespaces that the webhook configurations exclude. This flag only affects metrics: their ServiceAccounts are counted as excluded, not as unguarded."},
+			Usage: "Namespaces that the webhook configurations exclude. Only metrics use this flag: they count the ServiceAccounts of these namespaces as excluded, not as unguarded."},
 	}
 	for _, p := range Parameters(provider.Builtin()) {
 		fields = append(fields, Field{Name: p.Flag, Usage: p.Usage, Value: parameterValue(s.Parameters, p.Key), OfProvider: true})
@@ -145,7 +145,7 @@ func numberValue(p *int64) Value {
 	}}
 }
 
-// globsValue is a list that is written as one string; New splits it.
+// globsValue is a list written as one string, which New splits.
 func globsValue(p *[]string) Value {
 	return Value{"string", func() string { return strings.Join(*p, ",") }, func(text string) error {
 		if *p = nil; text != "" {

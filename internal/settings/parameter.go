@@ -10,20 +10,20 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
-// Parameter is a parameter or the audience of a provider, whose default in the cluster
-// a flag sets.
+// Parameter is a parameter or the audience of a provider with a flag for the cluster's
+// default.
 type Parameter struct {
 	Flag, Usage string
 	// Key is the annotation key without the prefix.
 	Key string
-	// Default is the value of the flag that is not set.
+	// Default is the default value of the flag.
 	Default string
 
 	required bool
 	parse    func(string) (string, error)
 }
 
-// Parameters returns the parameters with a flag. They follow from the providers.
+// Parameters returns the parameters of the providers that have a flag.
 func Parameters(providers []*annotations.Provider) []Parameter {
 	var parameters []Parameter
 	for _, d := range providers {

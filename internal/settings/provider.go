@@ -35,7 +35,7 @@ const (
 	defaultParameterBytes = 256
 )
 
-// providerEntry is a custom provider, as the file has it.
+// providerEntry is a custom provider in the file.
 type providerEntry struct {
 	Name                      string           `yaml:"name"`
 	Audience                  string           `yaml:"audience"`
@@ -46,7 +46,7 @@ type providerEntry struct {
 	Trust                     string           `yaml:"trust"`
 }
 
-// parameterEntry is a parameter. A ServiceAccount asks for the provider's identity by
+// parameterEntry is a parameter. A ServiceAccount asks for the provider's identity by setting
 // a required one.
 type parameterEntry struct {
 	Name        string `yaml:"name"`
@@ -73,8 +73,8 @@ var (
 	variableName = regexp.MustCompile(`^[A-Z_][A-Z0-9_]*$`)
 	visible      = regexp.MustCompile(`^[!-~]+$`)
 	placeholder  = regexp.MustCompile(`\{[a-z0-9-]+\}`)
-	// loadsCode matches variables that change how a program loads code, or which server it
-	// reaches. The value may be a ServiceAccount's.
+	// loadsCode matches variables that change how a program loads code or which server it
+	// reaches. A provider must not set them, because a value may come from a ServiceAccount.
 	loadsCode = regexp.MustCompile(`^(LD_.*|DYLD_.*|KUBERNETES_.*|.*_PROXY|PATH|NODE_OPTIONS|PYTHONPATH|PYTHONSTARTUP|` +
 		`JAVA_TOOL_OPTIONS|JDK_JAVA_OPTIONS|RUBYOPT|PERL5OPT|BASH_ENV|ENV)$`)
 )
@@ -96,7 +96,7 @@ func (p *parser) require(valid bool, at place, value any, want string) {
 	}
 }
 
-// accept adds err, if any, as a mistake of the value.
+// accept adds err as a mistake about the value, unless it is nil.
 func (p *parser) accept(err error, at place, value any) {
 	if err != nil {
 		p.require(false, at, value, err.Error())
@@ -158,8 +158,8 @@ func (p *parser) provider(entry *providerEntry, at place) {
 	p.trust(d, at.child("trust"))
 }
 
-// trust checks the text that lanyard trust prints. The webhook does not use the text, but
-// a file is correct for both programs or for neither of them.
+// trust checks the text that lanyard trust prints. The webhook does not use it, but both
+// programs must accept the same files.
 func (p *parser) trust(d *annotations.Provider, at place) {
 	p.limitBytes(d.Trust, maxTrustBytes, at)
 	control := func(r rune) bool { return r != '\n' && !unicode.IsPrint(r) }
@@ -175,7 +175,7 @@ func (p *parser) trust(d *annotations.Provider, at place) {
 func (p *parser) parameter(entry *parameterEntry, d *annotations.Provider, at place) {
 	before := len(p.errs)
 	p.name(entry.Name, at.child("name"))
-	// Every provider has these keys, and every template these values.
+	// Names of keys and values that every provider and template already has.
 	taken := slices.Concat([]string{"audience", "token-path"}, provider.SubjectValues(), []string{"credential-file", "issuer", "subject", annotations.TrustKeysFile})
 	p.require(!slices.Contains(taken, entry.Name), at.child("name"), entry.Name, "must not be one of "+strings.Join(taken, ", "))
 	p.require(!entry.ClusterOnly || !entry.Required, at.child("clusterOnly"), true, "must not be true with required: true")
@@ -230,7 +230,7 @@ func (p *parser) grammar(entry *parameterEntry, at place) annotations.Grammar {
 
 const wantVisible = "must be visible ASCII characters without a space"
 
-// variable checks a variable of the provider.
+// variable checks an environment variable.
 func (p *parser) variable(v *annotations.Variable, d *annotations.Provider, at place) {
 	p.variableName(v.Name, at.child("name"))
 	p.require(!loadsCode.MatchString(v.Name), at.child("name"), v.Name, "changes how programs load code or reach servers; a provider must not set it")
@@ -254,10 +254,10 @@ func (p *parser) variable(v *annotations.Variable, d *annotations.Provider, at p
 	p.require(!v.Credential || v.Group == "", at.child("group"), v.Group, "has no effect with credential: true")
 }
 
-// decidesHost reports whether the parameter can decide which server gets the token. The name of a
-// variable does not show whether a program uses its value as an address, so decidesHost asks
-// whether the parameter's grammar accepts an address, or the end of one. In a URL, the parameter
-// must come after the host, whatever its grammar.
+// decidesHost reports whether the parameter could choose the server that gets the token. Any
+// variable might be an address, so decidesHost tests whether the parameter's grammar accepts
+// an address or the end of one. In a URL, the parameter must come after the host, whatever
+// its grammar.
 func decidesHost(parameter *annotations.Parameter, v *annotations.Variable) bool {
 	before, after, found := strings.Cut(v.Value, "{"+parameter.Name+"}")
 	if !found {
@@ -279,7 +279,7 @@ func decidesHost(parameter *annotations.Parameter, v *annotations.Variable) bool
 	})
 }
 
-// addresses returns the values that make an address of a text before and a text after them.
+// addresses returns values that, between before and after, form an address.
 func addresses(before, after string) []string {
 	all := []string{"lanyard.invalid:443"}
 	if strings.HasPrefix(after, ":") {

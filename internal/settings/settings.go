@@ -4,10 +4,9 @@
 // Package settings makes the settings of the injection. lanyard-webhook, lanyard
 // and programs that embed the webhooks call New once per load.
 //
-// The package also reads the file of --config: settings by the names of the flags,
-// custom providers and identity mappings. A custom provider becomes a
-// annotations.Provider, like the built-in ones: no other package knows the difference.
-// Each mistake has the line that it is in.
+// The package also reads the file of --config: settings by the names of the flags, custom
+// providers and identity mappings. Custom providers become annotations.Providers, like the
+// built-in ones. Errors contain line numbers.
 package settings
 
 import (
@@ -40,10 +39,9 @@ func Default() *annotations.Settings {
 // maxImageBytes is longer than any image name with a registry, a tag and a digest.
 const maxImageBytes = 512
 
-// New returns the settings for the values of flags and the file, and for the providers and mappings
-// in the file, which may be nil. It does not change written. A parameter that is not in written
-// gets the default of its flag. New reports all mistakes at once, each with the name of the flag
-// that sets the value.
+// New completes the written settings with the providers and mappings of the file, which may
+// be nil, and with the defaults of flags. It does not change written. New reports all
+// mistakes at once, each with the name of its flag.
 func New(written *annotations.Settings, file *File) (*annotations.Settings, []error) {
 	s, builtin := *written, provider.Builtin()
 	if file == nil {
@@ -95,7 +93,7 @@ func New(written *annotations.Settings, file *File) (*annotations.Settings, []er
 	return &s, nil
 }
 
-// adopt sets the values that depend on the names of the peers.
+// adopt sets the values that depend on the adopted peers.
 func adopt(s *annotations.Settings) error {
 	found, err := peer.Named(s.Peers)
 	s.Peers = nil

@@ -3,12 +3,12 @@
 
 package texts
 
-// maxDistinct is how many bytes of two names are compared. Names of containers and the
-// keys of annotations without a prefix have at most 63.
+// maxDistinct limits the bytes of a name that are compared. Container names, and annotation
+// keys without a prefix, have at most 63.
 const maxDistinct = 64
 
-// Nearest returns the first of the names that are nearest to a mistyped one, or "" if not
-// even half of a name is the same.
+// Nearest returns the name that is nearest to a mistyped one, the first if there are several,
+// or "" if none is at least half the same.
 func Nearest(mistyped string, names []string) string {
 	mistyped = mistyped[:min(len(mistyped), maxDistinct)]
 	nearest, least := "", len(mistyped)/2+1

@@ -1,8 +1,8 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package texts has rules about text that several packages share: which characters a
-// value may have, how much of a value a message repeats, and how a terminal shows it.
+// Package texts contains shared rules for text: valid characters, how much of a value a
+// message repeats, and escaping for terminals.
 package texts
 
 import (
@@ -15,7 +15,7 @@ import (
 	"unicode/utf8"
 )
 
-// Limits of the texts in a request. A text is cut where it is read, so that no decision,
+// Limits of the texts in a request. Text is truncated when it is read, so that no decision,
 // log line or message copies a long one.
 const (
 	// MaxName is the length of the longest name of an object.
@@ -23,13 +23,13 @@ const (
 	// MaxKey is the length of the longest key of an annotation: a prefix, a slash and 63
 	// characters.
 	MaxKey = 253 + 1 + 63
-	// MaxShown is how many bytes of a value a message repeats.
+	// MaxShown limits the bytes of a value that a message repeats.
 	MaxShown = 64
 )
 
-// Escape returns the text as a terminal can show it in one line: every rune that is not
-// printable, and every byte that is not UTF-8, is written as Go writes it. Nobody can move
-// the cursor, reverse the direction, or begin a line with such a text.
+// Escape returns the text for one line of a terminal: runes that are not printable, and bytes
+// that are not UTF-8, are escaped as in Go. Such a text cannot move the cursor, change the
+// direction or begin a line.
 func Escape(text string) string {
 	var escaped strings.Builder
 	for len(text) > 0 {
@@ -45,8 +45,7 @@ func Escape(text string) string {
 	return escaped.String()
 }
 
-// EscapeLines is Escape for a text of several lines. Lines after the first are indented, so
-// that each belongs to the first.
+// EscapeLines is Escape for a text of several lines. It indents the lines after the first.
 func EscapeLines(text string) string {
 	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
 	for i := range lines {

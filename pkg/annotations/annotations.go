@@ -1,12 +1,12 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package annotations has the annotation keys of Lanyard, and reads the annotations of a
-// ServiceAccount: which identities it asks for, or why Lanyard would deny it. Operators
-// use it to write annotations, and to check them before the API server does.
+// Package annotations defines the annotation keys of Lanyard and parses the annotations of a
+// ServiceAccount: the identities that it asks for, or why Lanyard would deny it. Operators
+// can use it to write and validate annotations.
 //
-// Unstable before v1: a minor version may change the API. Keys and the meaning of their
-// values do not change after a release.
+// The API may change in minor versions before v1. Keys and the meaning of their values are
+// stable once released.
 package annotations
 
 // Prefix starts every key.
@@ -57,7 +57,7 @@ const (
 // (corev1.MirrorPodAnnotationKey).
 const MirrorPod = "kubernetes.io/config.mirror"
 
-// Values of Verify, which decide what happens to a pod whose tokens the clouds do not accept.
+// Values of Verify: what happens to a pod whose tokens a cloud rejects.
 const (
 	VerifyWait = "wait" // its containers do not start
 	VerifyWarn = "warn" // they start after two minutes
@@ -72,9 +72,9 @@ const (
 	// its pods are denied until the ServiceAccount asks for an identity. Lanyard never
 	// changes this value.
 	IdentityRequired = "required"
-	// IdentityInjected is the value of IdentityLabel on an injected pod. Only Lanyard may
-	// write it: the API server denies a pod with it if a container lacks its token. The guard
-	// then need not search for the ServiceAccount of the pod.
+	// IdentityInjected is the value of IdentityLabel on an injected pod, so that the guard
+	// need not look up the ServiceAccount. Only Lanyard may write it: the guard denies a pod
+	// with this value if a container lacks its token.
 	IdentityInjected = "injected"
 	// LabelDisabled is the value of the label Inject on a namespace that opts out. OptOut
 	// means the same.
@@ -84,6 +84,6 @@ const (
 	// Insist is the value of Inject, as an annotation or a label, on a pod that is denied if
 	// it is not injected.
 	Insist = "true"
-	// LabelProbe is the value of Probe on a pod that probes the webhook.
+	// LabelProbe is the value of Probe on a probe pod.
 	LabelProbe = "true"
 )

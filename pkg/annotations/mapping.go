@@ -59,10 +59,9 @@ func (s *Settings) Map(namespace, name string, annotations map[string]string) ma
 	return added
 }
 
-// has reports whether the annotations have something of the mapping's providers, or a
-// key of the mapping. A key that is of every provider must not be on one side, with an
-// identity on the other: the mapping must not change an identity of the ServiceAccount,
-// nor the other way around.
+// has reports whether the annotations contain a key of the mapping or of its providers. It
+// also compares keys that apply to all providers, such as audience: if one side sets such a
+// key and the other has an identity, the key would change that identity.
 func (s *Settings) has(m *Mapping, annotations map[string]string) bool {
 	tokens, _ := splitList(annotations[Tokens])
 	for key := range annotations {

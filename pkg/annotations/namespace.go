@@ -18,21 +18,21 @@ import (
 // Longer ones are invalid and not kept.
 const MaxNamespaceBytes = 16 << 10
 
-// Policy lists the identities that the ServiceAccounts of a namespace may ask for. The zero value
-// allows everything.
+// Policy restricts the identities that ServiceAccounts of a namespace may ask for. The zero
+// value allows everything.
 type Policy struct {
 	// Allowed are globs: "*" stands for any number of characters, including none.
 	// Nil allows everything.
 	Allowed []string
-	// FromDefault is true if the namespace has no policy of its own, so that Allowed
-	// is the cluster's default.
+	// FromDefault is true if Allowed is the cluster's default, because the namespace has no
+	// annotation.
 	FromDefault bool
 }
 
 // AllowNothing is the value of a policy that allows no identity.
 const AllowNothing = "-"
 
-// ParseNamespace reads the annotations of the namespace with this name.
+// ParseNamespace parses the annotations of the namespace with this name.
 func (s *Settings) ParseNamespace(name string, annotations map[string]string) (Policy, field.ErrorList) {
 	p := parser{Settings: s, annotations: annotations}
 	known := []string{AllowedIdentities}
@@ -48,7 +48,7 @@ func (s *Settings) ParseNamespace(name string, annotations map[string]string) (P
 	return Policy{Allowed: allowed}, p.errs
 }
 
-// policy returns the policy of a namespace that has none of its own.
+// policy returns the default policy of a namespace.
 func (s *Settings) policy(namespace string) Policy {
 	if s.AllowedIdentities == nil {
 		return Policy{}
@@ -81,9 +81,8 @@ func parseAllowedIdentities(value string) ([]string, error) {
 // guidGlob matches a GUID, or the start of one with "*" in it.
 var guidGlob = regexp.MustCompile(texts.GUIDGlobPattern)
 
-// ParseDefaultAllowedIdentities reads Settings.AllowedIdentities: as
-// parseAllowedIdentities, but globs may have NamespaceVariable. A misspelled
-// variable is denied, because its glob would never match.
+// ParseDefaultAllowedIdentities parses Settings.AllowedIdentities, in which globs may contain
+// NamespaceVariable. A misspelled variable is an error, because its glob would never match.
 func ParseDefaultAllowedIdentities(value string) ([]string, error) {
 	if strings.ContainsAny(strings.ReplaceAll(value, NamespaceVariable, ""), "{}") {
 		return []string{}, errors.New("must have no braces except in " + NamespaceVariable)
@@ -91,8 +90,8 @@ func ParseDefaultAllowedIdentities(value string) ([]string, error) {
 	return parseAllowedIdentities(value)
 }
 
-// Denied returns the first of the principals that the policy does not allow, and
-// reports whether there is one.
+// Denied returns the first principal that the policy does not allow, and reports whether
+// there is one.
 func (p *Policy) Denied(principals []string) (string, bool) {
 	if p.Allowed == nil {
 		return "", false

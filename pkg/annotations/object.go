@@ -5,16 +5,15 @@ package annotations
 
 import "strings"
 
-// Object contains the parts of a ServiceAccount or Namespace that a decision depends on.
-// ServiceAccountObject and NamespaceObject make it from the object's metadata.
+// Object contains the parts of a ServiceAccount or Namespace that a decision depends on. Use
+// ServiceAccountObject or NamespaceObject to create it from metadata.
 type Object struct {
 	// Namespace and Name are the names of the object. A Namespace has no Namespace.
 	Namespace, Name string
-	// Annotations are the annotations of the object. Those without Prefix do not matter.
+	// Annotations are the annotations of the object. Keys without Prefix are ignored.
 	Annotations map[string]string
-	// TooLarge is the size in bytes of the annotations, keys and values together, if they are
-	// larger than those of any valid object and were not kept: Annotations is nil then. Otherwise,
-	// it is 0.
+	// TooLarge is the size in bytes of annotations that were not kept because they are larger
+	// than those of any valid object. Annotations is then nil. Otherwise, TooLarge is 0.
 	TooLarge int
 	// Label is the value of the label IdentityLabel of a ServiceAccount, or of the label
 	// Inject of a Namespace, or empty if not set.
@@ -29,13 +28,13 @@ type Metadata interface {
 	GetLabels() map[string]string
 }
 
-// ServiceAccountObject returns the parts of a ServiceAccount that decisions depend on. It
-// shares the annotations with the ServiceAccount.
+// ServiceAccountObject returns the parts of a ServiceAccount that decisions depend on. The
+// result shares the annotation map.
 func ServiceAccountObject(m Metadata) *Object {
 	return &Object{Namespace: m.GetNamespace(), Name: m.GetName(), Annotations: m.GetAnnotations(), Label: m.GetLabels()[IdentityLabel]}
 }
 
-// NamespaceObject is ServiceAccountObject for a Namespace.
+// NamespaceObject is like ServiceAccountObject for a Namespace.
 func NamespaceObject(m Metadata) *Object {
 	return &Object{Name: m.GetName(), Annotations: m.GetAnnotations(), Label: m.GetLabels()[Inject]}
 }

@@ -20,10 +20,10 @@ const (
 	maxListBytes = 1024 // of the names of profiles
 )
 
-// shown returns the value as a message repeats it.
+// shown truncates a value for a message.
 func shown(value string) string { return texts.Cut(value, texts.MaxShown) }
 
-// at returns the path of an annotation, as a message repeats it.
+// at returns the path of an annotation for a message.
 func at(key string) *field.Path { return annotationsPath.Key(texts.Cut(key, texts.MaxKey)) }
 
 var (
@@ -42,11 +42,11 @@ type parser struct {
 // add adds the error at a key.
 func (p *parser) add(key string, err *field.Error) { p.errs = append(p.errs, err.WithOrigin(key)) }
 
-// KeyOf returns the annotation key that an error of ParseServiceAccount, ParseNamespace or ParsePod
-// is about, or "" if it is not about a single annotation.
+// KeyOf returns the annotation key that an error of a Parse function is about, or "" if it is
+// not about a single annotation.
 func KeyOf(err *field.Error) string { return err.Origin }
 
-// invalid reports the value of key, once: several providers may read it.
+// invalid adds an error about the value of key, only once because several providers may read it.
 func (p *parser) invalid(key string, err error) {
 	if slices.ContainsFunc(p.errs, func(e *field.Error) bool { return KeyOf(e) == key }) {
 		return
@@ -80,9 +80,8 @@ func (p *parser) expiration(least int64) int64 {
 	return seconds
 }
 
-// denyUnknown reports keys under the prefix that are not known, each with the nearest known
-// one, if it has one. Otherwise a typo would pass silently, and the pod would run without its
-// identity.
+// denyUnknown adds an error for each unknown key under the prefix, with the nearest known
+// one. Otherwise, a typo would pass silently, and the pod would run without its identity.
 func (p *parser) denyUnknown(unknown, known []string, hint string) {
 	for i, key := range unknown {
 		if i == maxShownKeys {

@@ -13,7 +13,7 @@ import (
 	"unicode"
 )
 
-// DefaultTokenMountPath is where the volume is mounted in every container.
+// DefaultTokenMountPath is the default path at which the token volume is mounted.
 const DefaultTokenMountPath = "/var/run/secrets/lanyard.dev/serviceaccount"
 
 // ValidateTokenMountPath returns an error unless value is a path that the API
@@ -28,12 +28,12 @@ func ValidateTokenMountPath(value string) error {
 	return nil
 }
 
-// TokenPathParameter is the parameter that asks for a copy of the token at a path of
-// its own, for programs that hard-code one.
+// TokenPathParameter is the parameter that asks for a copy of the token at another path, for
+// programs that hard-code one.
 const TokenPathParameter = "token-path"
 
-// apiTokenPath is where the API server mounts its own token. If something else is
-// mounted there, it does not.
+// apiTokenPath is where the token for the API server is mounted. If a pod already has a mount
+// there, the API server adds none.
 const apiTokenPath = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 // plainPath matches paths that are the same in JSON, in a variable and on Windows.
@@ -64,13 +64,12 @@ func (i *Identity) CopyPath() string {
 	return i.Values[TokenPathParameter]
 }
 
-// TokenPathPrefixes are the directories below which a copy of a token may usually be. A
-// copy hides the directory that it is mounted at, and programs have no files of their own
-// there.
+// TokenPathPrefixes are the default directories for copies of tokens. The volume of a copy
+// hides the directory at which it is mounted; images have no files in these.
 func TokenPathPrefixes() []string { return []string{"/var/run/secrets/", "/run/secrets/"} }
 
 // checkTokenPath returns an error unless the file is in a directory below one of the
-// prefixes. Without prefixes, they are TokenPathPrefixes.
+// prefixes, by default TokenPathPrefixes.
 func checkTokenPath(file string, prefixes []string) error {
 	if len(prefixes) == 0 {
 		prefixes = TokenPathPrefixes()

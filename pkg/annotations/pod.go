@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Pod holds the values of a pod's own annotations: whether and where to inject. They
-// never choose an identity.
+// Pod contains the values of a pod's annotations: whether and where to inject. They never
+// choose an identity.
 type Pod struct {
 	// OptOut reports whether the pod opts out.
 	OptOut bool
@@ -22,13 +22,13 @@ type Pod struct {
 	Insists bool
 	// Containers, if not empty, are the only containers to inject into.
 	Containers []string
-	// SkipContainers are left out.
+	// SkipContainers are excluded.
 	SkipContainers []string
-	// TokenExpirationSeconds overrides the ServiceAccount's; 0 if not set.
+	// TokenExpirationSeconds overrides the ServiceAccount's lifetime, or is 0.
 	TokenExpirationSeconds int64
-	// PeerContainers are left out, unless Containers names them.
+	// PeerContainers are excluded unless Containers lists them.
 	PeerContainers []string
-	// LeftToPeer is the provider that the pod leaves to a peer, or empty if there is none.
+	// LeftToPeer is the provider whose tokens the pod gets from another webhook, or empty.
 	LeftToPeer string
 }
 
@@ -74,7 +74,7 @@ func (s *Settings) ParsePod(annotations map[string]string, injectLabel string) (
 // Selects reports whether to inject into the container of this name.
 func (p *Pod) Selects(container string) bool { return p.LeavesOut(container) == "" }
 
-// LeavesOut returns why nothing is injected into the container of this name, or "".
+// LeavesOut returns why nothing is injected into the container of this name, or "" if something is.
 func (p *Pod) LeavesOut(container string) string {
 	switch {
 	case slices.Contains(p.Containers, container):
@@ -82,7 +82,7 @@ func (p *Pod) LeavesOut(container string) string {
 	case len(p.Containers) > 0, slices.Contains(p.SkipContainers, container):
 		return "the pod's annotations leave it out"
 	case slices.Contains(p.PeerContainers, container):
-		return "another webhook writes the whole container, so it gets the credentials of that webhook only"
+		return "another webhook writes the whole container, so it gets only that webhook's credentials"
 	}
 	return ""
 }

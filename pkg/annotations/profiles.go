@@ -106,7 +106,7 @@ func (p *serviceAccountParser) profile(d *Provider, name string, names []string)
 	return Profile{Name: name, Identity: p.parameter(key, d, &d.Parameters[i]), Source: p.source(d, name, names)}
 }
 
-// source reads the name of the profile whose credentials a profile is asked for with.
+// source returns the source profile of a profile.
 func (p *serviceAccountParser) source(d *Provider, profile string, names []string) string {
 	key := ProfileKey(d, d.Profiles.Source, profile)
 	source, found := p.annotations[key]

@@ -13,19 +13,19 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/texts"
 )
 
-// Provider describes a receiver of tokens, such as a cloud: the annotations with which a
-// ServiceAccount asks for an identity, and what a pod gets for it. Custom providers of the
-// configuration file have the same form as the built-in ones.
+// Provider describes a receiver of tokens, such as a cloud: the annotations by which a
+// ServiceAccount asks for an identity, and what its pods get. Built-in and custom providers
+// have the same form.
 type Provider struct {
-	// Name starts the provider's annotation keys and flags. The annotation
-	// "injected" and the metrics show it.
+	// Name is the prefix of the provider's annotation keys and flags. The annotation
+	// "injected" and the metrics contain it.
 	Name string
 	// Parameters are set by a ServiceAccount or the cluster for an identity.
 	// A provider in which no parameter asks for an identity is plain: a ServiceAccount
 	// asks for it by the annotation "audience", if it asks for no other provider.
 	Parameters []Parameter
-	// PrincipalParameters lists parameters. The value of the first one that is set is the name
-	// of the identity. If none is set, the audience is.
+	// PrincipalParameters lists the parameters that can name the identity. The first that is
+	// set does, or else the audience.
 	PrincipalParameters []string
 	// DefaultAudience is the audience of a token if neither the ServiceAccount nor
 	// the cluster sets one. It is a template.
@@ -37,14 +37,13 @@ type Provider struct {
 	MinExpirationSeconds int64
 	// TokenPath is the path of the token, relative to the volume.
 	TokenPath string
-	// CopyVolume is the name of the volume with a copy of the token, for a
-	// ServiceAccount that sets TokenPathParameter; empty without such a parameter. Other
-	// webhooks use this name for a volume at such a path: they find their own volume by
-	// its name.
+	// CopyVolume is the name of the volume with a copy of the token, or empty if the provider
+	// has no TokenPathParameter. It is the name that another webhook uses, so that this
+	// webhook finds the volume if it is called as well.
 	CopyVolume string
 	// CredentialFile is a second file in the volume, or nil if there is none.
 	CredentialFile *CredentialFile
-	// Profiles lets a ServiceAccount have several identities; nil for one only.
+	// Profiles lets a ServiceAccount have several identities, or is nil.
 	Profiles *Profiles
 	// Variables are set in each container, in this order.
 	Variables []Variable
@@ -61,11 +60,11 @@ type Provider struct {
 	// identity, by the annotation "tokens". The variables without a value of an
 	// identity then make sense by themselves.
 	TokenAlone bool
-	// TokenAloneNeeds, if set, names the variable with the identity. SDKs fail if they find the
-	// provider's other variables without it. So a ServiceAccount that asks for the token alone
-	// gives them only to containers that set this one themselves.
+	// TokenAloneNeeds, if set, names the variable with the identity, without which SDKs fail
+	// if they find the provider's other variables. A ServiceAccount that asks only for the
+	// token gives these only to containers that set the named variable themselves.
 	TokenAloneNeeds string
-	// Derive, if set, adds the values that follow from others.
+	// Derive, if set, adds values that are computed from others.
 	Derive func(Values)
 	// Trust is the text of a custom provider about its trust configuration: a template with
 	// TrustValues. Only the command line shows it.
@@ -88,8 +87,8 @@ func (d *Provider) TrustValues() []string {
 	return names
 }
 
-// Key returns the annotation key of a parameter without the prefix. The provider's
-// audience has a key too: Key("audience"). A plain provider has the ServiceAccount's.
+// Key returns the annotation key of a parameter without the prefix. Key("audience") is the
+// key of the audience; a plain provider uses the key that applies to all providers.
 func (d *Provider) Key(parameter string) string {
 	if d.Plain() {
 		return parameter
@@ -113,8 +112,8 @@ func (d *Provider) Keys() []string {
 	return append(keys, d.Key("audience"))
 }
 
-// ProfileKeys returns the starts of the annotation keys of profiles, without the prefix. The
-// name of the profile follows.
+// ProfileKeys returns the annotation keys of profiles, without the prefix and the name of the
+// profile at the end.
 func (d *Provider) ProfileKeys() []string {
 	if d.Profiles == nil {
 		return nil
@@ -130,7 +129,7 @@ func (d *Provider) IdentityKeys() []string {
 	return slices.DeleteFunc(d.Keys(), func(key string) bool { return !d.Identifies(key) })
 }
 
-// AsksBy describes, for a message, how a ServiceAccount asks for an identity of the provider.
+// AsksBy describes how a ServiceAccount asks for an identity of the provider.
 func (d *Provider) AsksBy() string {
 	if d.Plain() {
 		return Audience + " as the only identity"
@@ -161,20 +160,20 @@ func (d *Provider) OwnsKey(key string) bool {
 	return name == "audience" || slices.ContainsFunc(d.Parameters, func(p Parameter) bool { return p.Name == name && !p.ClusterOnly })
 }
 
-// Parameter is one thing to know about an identity, such as a role or a region.
-// Its annotation key is PREFIX/PROVIDER-NAME.
+// Parameter is a property of an identity, such as a role or a region. Its annotation key is
+// PREFIX/PROVIDER-NAME.
 type Parameter struct {
 	// Name is the part of the annotation key after the provider's name.
 	Name string
 	// Identity reports whether a ServiceAccount with this annotation asks for an
 	// identity of the provider.
 	Identity bool
-	// Required reports whether an identity needs a value.
+	// Required reports whether every identity needs a value.
 	Required bool
-	// ClusterOnly reports whether only the cluster sets it, and not an annotation.
+	// ClusterOnly reports whether only the cluster can set it, and no annotation.
 	ClusterOnly bool
-	// Allowed reports whether a namespace's allowed-identities is compared with the value,
-	// in addition to the name of the identity.
+	// Allowed reports whether a namespace must allow the value, in addition to the name of
+	// the identity.
 	Allowed bool
 	// Example is a valid value; empty for a parameter without an example.
 	Example string
@@ -186,9 +185,9 @@ type Parameter struct {
 	// Its error completes the sentence "VALUE ...", as in "must be a GUID". Policies of the
 	// API server cannot have such a parameter, unless only the cluster sets it.
 	Parse func(value string) (string, error)
-	// Expand, if set, returns the full form of a short value, such as the ARN of a
-	// role for its name, and every other value as it is. cluster returns the values
-	// of the parameters that only the cluster sets.
+	// Expand, if set, returns the full form of a short value, such as the ARN for the name of
+	// a role, and any other value unchanged. cluster returns the values of ClusterOnly
+	// parameters.
 	Expand func(value string, cluster func(parameter string) string) string
 	// Template reports whether the cluster's default may have NamespaceVariable and
 	// ServiceAccountVariable. See ReadTemplate.
@@ -212,10 +211,10 @@ func (p *Parameter) Read(value string) (string, error) {
 	return p.Grammar.parse(value)
 }
 
-// Grammar is the form of a parameter's values. It is data, so that the policies of the API
-// server can have the same grammar as an expression.
+// Grammar is the form of a parameter's values. It is data, so that policies of the API server
+// can check the same grammar.
 type Grammar struct {
-	// Prefixes may be in front of a value. They are not part of its canonical spelling.
+	// Prefixes are optional prefixes of a value, which the canonical spelling omits.
 	Prefixes []string
 	// Checks are made in order, with the value without its prefix.
 	Checks []Check
@@ -263,13 +262,12 @@ func (c *Check) accepts(value string) bool {
 	return slices.ContainsFunc(c.AnyOf, matches) && !slices.ContainsFunc(c.NoneOf, matches)
 }
 
-// HasDefault reports whether the annotation "default" stands for the value of the cluster,
-// which is cluster.
+// HasDefault reports whether the annotation value "default" stands for the cluster's value.
 func (p *Parameter) HasDefault(cluster string) bool {
 	return p.Identity && (p.Flag != "" || cluster != "")
 }
 
-// Missing is the mistake of a Required parameter without a value. key is its annotation.
+// Missing returns the error for a Required parameter without a value.
 func (p *Parameter) Missing(key string) string {
 	why := "the cluster has no default"
 	if p.Flag != "" {
@@ -296,9 +294,8 @@ func ExpandNames(template, namespace, serviceAccount string) string {
 	return strings.NewReplacer(NamespaceVariable, namespace, ServiceAccountVariable, serviceAccount).Replace(template)
 }
 
-// ReadTemplate checks a cluster's default that may have variables, and returns it
-// with them. Two ServiceAccounts must not get the same value by the way their names
-// are joined: "a-b" and "c" would be the same as "a" and "b-c".
+// ReadTemplate checks a cluster's default that may contain variables. Joining names must not
+// give two ServiceAccounts the same value, as "a-b" and "c" would with "a" and "b-c".
 func (p *Parameter) ReadTemplate(template string) (string, error) {
 	value := ExpandNames(template, "namespace", "serviceaccount")
 	read, err := p.Read(value)
@@ -315,8 +312,8 @@ func (p *Parameter) ReadTemplate(template string) (string, error) {
 	return template, nil
 }
 
-// joinsNames matches two variables that are separated only by characters that both
-// names may have. The name of a namespace has no dot.
+// joinsNames matches two variables that are separated only by characters that both names may
+// contain. Names of namespaces contain no dot.
 var joinsNames = regexp.MustCompile(`\{(namespace|serviceaccount)\}[a-z0-9-]*\{(namespace|serviceaccount)\}`)
 
 // CredentialFile is a file in the volume. Its content is an annotation of the
@@ -328,9 +325,9 @@ type CredentialFile struct {
 	Path string
 	// Content returns the text of the file, or "" for no file.
 	Content func(Values, []Profile) string
-	// Read parses a file that Content returned, or that another program wrote for the same SDKs,
-	// and returns its values. The path of the token is the value token-file. It returns nil if the
-	// file has no such values. Read itself is nil for a file that does not contain an identity.
+	// Read parses such a file, also one that another program wrote, and returns its values,
+	// with the path of the token as token-file, or nil if there are none. Read itself is nil
+	// if the file never contains an identity.
 	Read func(text string) Values
 }
 
@@ -338,7 +335,7 @@ type CredentialFile struct {
 type Shadow struct {
 	// Name is the variable's name.
 	Name string
-	// Unless lists the values that do no harm.
+	// Unless lists harmless values.
 	Unless []string
 }
 
@@ -361,27 +358,26 @@ type Variable struct {
 	// Group, if set, names variables that go together: a container that sets one
 	// of them gets none of the others.
 	Group string
-	// Direct reports whether the variable is about the ServiceAccount's own identity,
-	// which SDKs may prefer to a profile. With profiles, a container that selects one
-	// does not get it.
+	// Direct reports whether the variable belongs to the ServiceAccount's own identity, which
+	// SDKs may prefer to a profile. A container that selects a profile does not get it.
 	Direct bool
 	// Profiles reports whether the variable points to the file with the profiles.
 	Profiles bool
-	// PodName, if set, names a parameter that asks for the name of the pod in place of
-	// Value. NewInjection clears it if the parameter has no value. A pod whose name is not
-	// PodNameFits has Value.
+	// PodName, if set, names a parameter that replaces Value with the name of the pod.
+	// NewInjection clears it if the parameter has no value. If the name is not valid
+	// (PodNameFits), the pod gets Value.
 	PodName string
 }
 
-// IsOwnCredential reports whether a container that sets the variable to this value, or derives
-// the value from elsewhere, has a credential of its own. want is Lanyard's value, and copied is
-// the path of the copy of the token, or "".
+// IsOwnCredential reports whether a container that sets the variable to this value, or takes
+// it from another object, has its own credential. want is Lanyard's value, and copied is the
+// path of the copy of the token, or "".
 func (v *Variable) IsOwnCredential(value []byte, derived bool, want, copied string) bool {
 	return v.Credential && (derived || len(value) == 0 || string(value) != want && string(value) != copied)
 }
 
-// Plain reports whether no parameter of the provider asks for an identity: it only hands out a
-// token with the audience that the ServiceAccount names.
+// Plain reports whether the provider has no identities, only a token with the audience that
+// the ServiceAccount sets.
 func (d *Provider) Plain() bool {
 	return !slices.ContainsFunc(d.Parameters, func(p Parameter) bool { return p.Identity })
 }
@@ -394,7 +390,7 @@ func (d *Provider) Plain() bool {
 //	                            one is empty if there is no file
 type Values map[string]string
 
-// placeholder is the name of a value in braces.
+// placeholder matches the name of a value in braces.
 var placeholder = regexp.MustCompile(`\{[a-z0-9-]+\}`)
 
 // Expand fills in a template. It reports false if a value in it is empty.
@@ -417,16 +413,15 @@ type Identity struct {
 	Values Values
 	// Profiles are further identities, sorted by name.
 	Profiles []Profile
-	// Audience is the audience of the token, never empty.
+	// Audience is the audience of the token. It is never empty.
 	Audience string
-	// TokenAlone reports whether the ServiceAccount asks for the token, but for no
-	// identity: the program brings its own.
+	// TokenAlone reports whether the ServiceAccount asks only for the token, because the
+	// program configures the identity.
 	TokenAlone bool
 }
 
-// AppendPrincipals appends the names of the identity and of its profiles, and the values
-// of the parameters that are Allowed. A namespace's allowed-identities is compared with
-// all of them.
+// AppendPrincipals appends everything that a namespace must allow: the names of the identity
+// and its profiles, and the values of Allowed parameters.
 func (i *Identity) AppendPrincipals(names []string) []string {
 	names = append(names, i.Principal())
 	for j := range i.Profiles {
@@ -457,12 +452,11 @@ func (i *Identity) Principal() string {
 // Profiles are further identities of a ServiceAccount, each with a name by which a
 // program selects it. They are in the credential file.
 type Profiles struct {
-	// Parameter names the parameter that each profile has a value of. The annotation
-	// key of the profile's value is the parameter's key, a dot and the profile's name.
+	// Parameter names the parameter that each profile sets. The annotation key is the
+	// parameter's key, a dot and the profile's name.
 	Parameter string
-	// Source is the parameter that names the source profile, whose credentials replace
-	// the token in the request for the profile. Its annotation key has the form of
-	// Parameter's key.
+	// Source is the parameter that names the source profile, whose credentials SDKs use in
+	// place of the token. Its annotation key has the same form.
 	Source string
 	// Selectors are the variables by which a container selects a profile.
 	Selectors []string

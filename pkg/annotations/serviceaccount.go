@@ -17,11 +17,11 @@ import (
 // default.
 const ClusterDefault = "default"
 
-// ServiceAccount holds the identities that a ServiceAccount asks for, complete and valid. Its
-// annotations take precedence over the cluster's defaults.
+// ServiceAccount contains the valid identities that a ServiceAccount asks for, including the
+// cluster's defaults.
 type ServiceAccount struct {
-	// Identities has at least one element, and at most one for each provider. They are in the
-	// order of Settings.Providers.
+	// Identities contains one identity for each requested provider, in the order of
+	// Settings.Providers. It is never empty.
 	Identities []Identity
 	// TokenExpirationSeconds is the ServiceAccount's own, 0 if it has none.
 	TokenExpirationSeconds int64
@@ -30,8 +30,7 @@ type ServiceAccount struct {
 	Verify string
 }
 
-// Principals lists who the ServiceAccount asks to be, at least one name for each
-// provider. A namespace's allowed-identities is compared with them.
+// Principals lists the names that a namespace must allow, at least one for each provider.
 func (a *ServiceAccount) Principals() []string {
 	names := make([]string, 0, len(a.Identities))
 	for i := range a.Identities {
@@ -103,8 +102,8 @@ func parseVerify(value string) (string, error) {
 	return value, nil
 }
 
-// CheckVerify returns an error if the ServiceAccount asks for Verify and the cluster has no image
-// for it. Only writes are denied for it: the cluster may have had an image before.
+// CheckVerify returns an error if the ServiceAccount asks for Verify and the cluster has no
+// image for it. It applies only to writes: the cluster may have had an image before.
 func (s *Settings) CheckVerify(account *ServiceAccount) *field.Error {
 	if account.Verify == "" || s.VerifyImage != "" {
 		return nil
@@ -113,8 +112,8 @@ func (s *Settings) CheckVerify(account *ServiceAccount) *field.Error {
 		"or --verify-image to the image of lanyard-webhook, or remove the annotation", account.Verify)).WithOrigin(Verify)
 }
 
-// Doubts explains why SDKs cannot use identities of the ServiceAccount. Each string names an
-// annotation. It returns nil if nothing is wrong.
+// Doubts returns reasons why SDKs cannot use identities of the ServiceAccount, each with the
+// annotation, or nil if there are none.
 func (a *ServiceAccount) Doubts() []string {
 	var doubts []string
 	for i := range a.Identities {
@@ -140,8 +139,8 @@ func (p *serviceAccountParser) clusterValue(d *Provider, parameter string) strin
 	return ExpandNames(p.Parameters[d.Key(parameter)], p.namespace, p.name)
 }
 
-// identity reads the ServiceAccount's identity of one provider. With tokenAlone, the
-// identity is incomplete, and the program may bring everything else as well.
+// identity parses the ServiceAccount's identity at one provider. With tokenAlone, all
+// parameters are optional.
 func (p *serviceAccountParser) identity(d *Provider, tokenAlone bool) Identity {
 	identity := Identity{Provider: d, Values: Values{}, TokenAlone: tokenAlone}
 	for _, parameter := range d.Parameters {
@@ -236,8 +235,8 @@ func (p *serviceAccountParser) audience(d *Provider, values Values) string {
 	return audience
 }
 
-// denyWithoutIdentity reports the provider's keys that have no effect, because
-// none of them asks for an identity.
+// denyWithoutIdentity adds an error for each key of the provider, because none asks for an
+// identity.
 func (p *serviceAccountParser) denyWithoutIdentity(d *Provider) {
 	for _, key := range full(d.Keys()) {
 		if _, found := p.annotations[key]; found {
@@ -247,7 +246,7 @@ func (p *serviceAccountParser) denyWithoutIdentity(d *Provider) {
 	p.denyProfiles(d)
 }
 
-// denyUseless reports a key that is set without the keys that it needs.
+// denyUseless adds an error for a key that is set without the keys that it needs.
 func (p *serviceAccountParser) denyUseless(key, needs string) {
 	if value, found := p.annotations[key]; found {
 		p.add(key, field.Forbidden(at(key), fmt.Sprintf("has value %q but no effect without %s", shown(value), needs)))

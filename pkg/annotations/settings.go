@@ -10,15 +10,15 @@ import (
 	"strings"
 )
 
-// Settings are the settings of a cluster that decide about annotations: the providers, and
-// the values that apply where an annotation is not set. Make them with NewSettings, or
-// from the configuration file of lanyard-webhook with mutate.ParseSettings. They must not
-// change while they are in use, and may then be used concurrently.
+// Settings are the cluster-wide settings that decide about annotations: the providers, and
+// defaults for annotations that are not set. Create them with NewSettings, or from a
+// configuration file with mutate.ParseSettings. They may be used concurrently, and must not
+// change while in use.
 type Settings struct {
-	// Providers are those that ServiceAccounts can ask for.
+	// Providers are the providers that ServiceAccounts can ask for.
 	Providers []*Provider
 
-	// TokenExpirationSeconds is the lifetime if neither pod nor ServiceAccount sets one.
+	// TokenExpirationSeconds is the default lifetime of tokens.
 	TokenExpirationSeconds int64
 	// Parameters are the values of the providers' parameters and audiences, by the
 	// annotation key without the prefix, such as "aws-region". NamespaceVariable and
@@ -43,26 +43,23 @@ type Settings struct {
 	// ExcludedNamespaces are the namespaces that the webhook is not called for.
 	ExcludedNamespaces []string
 
-	// Peers are the names of the other webhooks whose annotations on ServiceAccounts are
-	// translated: the setting adopt.
+	// Peers names the other webhooks whose ServiceAccount annotations are translated.
 	Peers []string
-	// PeerContainers are containers that another webhook, whose annotations are adopted,
-	// writes whenever the API server calls that webhook: nothing of Lanyard's would stay in
-	// them. The guard has the same rule.
+	// PeerContainers are containers that an adopted webhook overwrites on each call, so that
+	// Lanyard cannot inject them. The guard has the same rule.
 	PeerContainers []string
-	// PeerTokens are the providers whose tokens another webhook gives a pod in a way of its
-	// own: by the start of the pod's annotation, which must be "true".
+	// PeerTokens lists the providers whose tokens another webhook injects in its own way,
+	// keyed by the prefix of the pod annotation that, if "true", requests this.
 	PeerTokens map[string]string
 }
 
-// MaxKeptBytes is the most that the annotations of a valid ServiceAccount can have
-// with any providers, keys and values together. Longer ones need not be kept.
+// MaxKeptBytes is an upper bound of the size of valid annotations, keys and values together,
+// whatever the providers. Larger ones need not be kept.
 const MaxKeptBytes = 32 << 10
 
-// NewSettings returns settings with the providers, sorted by name, but a plain one last,
-// and without defaults. It returns an error if two keys of the providers and of Lanyard
-// are the same, or if there are so many that no ServiceAccount with all of them would be
-// kept.
+// NewSettings returns settings without defaults. It sorts the providers by name, a plain one
+// last. It returns an error if two annotations have the same key, or if all annotations
+// together could exceed MaxKeptBytes.
 func NewSettings(providers []*Provider) (*Settings, error) {
 	s := &Settings{Providers: slices.SortedFunc(slices.Values(providers), func(a, b *Provider) int {
 		switch {
@@ -92,7 +89,7 @@ func (s *Settings) Excludes(namespace, label string) bool {
 	return label == LabelDisabled || label == OptOut || slices.Contains(s.ExcludedNamespaces, namespace)
 }
 
-// PeerToken returns the provider that an annotation of a pod can leave to a peer, or "".
+// PeerToken returns the provider of a PeerTokens annotation, or "".
 func (s *Settings) PeerToken(key string) string {
 	for start, name := range s.PeerTokens {
 		if strings.HasPrefix(key, start) {
@@ -116,7 +113,7 @@ func (s *Settings) ServiceAccountKeys() []string {
 	return append(keys, Audience, Tokens, TokenExpirationSeconds, Verify)
 }
 
-// PodKeys lists the keys that may be on a pod: the users' keys, then Lanyard's own.
+// PodKeys lists the valid keys on a pod: first those for users, then those that Lanyard writes.
 func (s *Settings) PodKeys() []string {
 	return append([]string{Inject, Containers, SkipContainers, TokenExpirationSeconds}, s.Marks()...)
 }
@@ -164,8 +161,8 @@ func (s *Settings) UnknownOnServiceAccount(values map[string]string) []string {
 	return s.unknown(values, []string{Audience, Tokens, TokenExpirationSeconds, Verify, Adopted}, s.Providers...)
 }
 
-// unknown lists the keys under the prefix that are neither among the known ones nor of
-// one of the providers, sorted.
+// unknown lists, sorted, the keys under the prefix that are neither known nor belong to a
+// provider.
 func (s *Settings) unknown(values map[string]string, known []string, providers ...*Provider) []string {
 	var unknown []string
 	for key := range values {
@@ -224,9 +221,9 @@ func (s *Settings) tokens(annotations map[string]string) ([]string, error) {
 	return names, nil
 }
 
-// Asked returns the providers that a ServiceAccount with these annotations asks for, by
-// an identity or by its token only, in the order of Settings.Providers. A plain provider is
-// asked for only if no other provider is: otherwise the audience is for their tokens.
+// Asked returns the providers that a ServiceAccount with these annotations asks for, by an
+// identity or only a token, in the order of Settings.Providers. If it asks for any other
+// provider, the annotation audience applies to that, and does not ask for a plain token.
 func (s *Settings) Asked(annotations map[string]string) []*Provider {
 	tokens, _ := s.tokens(annotations) // a list with an error asks for nothing
 	var asked []*Provider
@@ -278,8 +275,8 @@ func (s *Settings) Waits(label string, annotations map[string]string) bool {
 	return label == IdentityRequired && !s.AskForIdentity(annotations)
 }
 
-// AskForIdentity reports whether a ServiceAccount with these annotations asks for
-// an identity, well formed or not.
+// AskForIdentity reports whether a ServiceAccount with these annotations asks for an
+// identity, valid or not.
 func (s *Settings) AskForIdentity(annotations map[string]string) bool {
 	for key := range annotations {
 		if s.IsIdentity(key) {

@@ -25,9 +25,8 @@ const (
 	DefaultTokenExpirationSeconds = 3600
 )
 
-// ParseAudience accepts 1 to limit visible ASCII characters, except the reserved
-// audiences: the audiences of the API server. With such a token, the cloud that receives
-// it could act in the cluster as the pod.
+// ParseAudience accepts 1 to limit visible ASCII characters, except the reserved audiences of
+// the API server: with such a token, its receiver could act as the pod in the cluster.
 func ParseAudience(value string, limit int, reserved []string) (string, error) {
 	if value == "" || len(value) > limit || !texts.IsVisible(value) {
 		return "", fmt.Errorf("must be 1 to %d visible ASCII characters without a space", limit)
@@ -38,9 +37,9 @@ func ParseAudience(value string, limit int, reserved []string) (string, error) {
 	return value, nil
 }
 
-// CommonAPIServerAudiences returns the audiences that API servers commonly have.
-// Together with the cluster's issuer, which is the default of --api-audiences,
-// they are the least that Settings.ReservedAudiences must have.
+// CommonAPIServerAudiences returns common audiences of API servers.
+// Settings.ReservedAudiences must contain at least these and the cluster's issuer, the
+// default of --api-audiences.
 func CommonAPIServerAudiences() []string {
 	return []string{
 		"kubernetes", "kubernetes.default.svc", "api",
@@ -48,8 +47,8 @@ func CommonAPIServerAudiences() []string {
 	}
 }
 
-// ParseTokenExpirationSeconds accepts a whole number of seconds within the
-// bounds, in the spelling of strconv.FormatInt. least may raise the minimum.
+// ParseTokenExpirationSeconds parses a whole number of seconds within the bounds, spelled as
+// by strconv.FormatInt. least may raise the minimum.
 func ParseTokenExpirationSeconds(value string, least int64) (int64, error) {
 	seconds, err := strconv.ParseInt(value, 10, 64)
 	if err != nil || strconv.FormatInt(seconds, 10) != value {
@@ -69,9 +68,9 @@ func ValidateTokenExpirationSeconds(seconds, least int64) error {
 	return fmt.Errorf("must be a whole number of seconds from %d to %d: SDKs of a provider of this ServiceAccount cannot use shorter ones", least, MaxTokenExpirationSeconds)
 }
 
-// Expiration returns the lifetime of the pod's tokens: the pod's own, the
-// identity's or the cluster's. The pod's own must not be shorter than the
-// providers can use; the cluster's is raised to that.
+// Expiration returns the lifetime of a pod's tokens: from the pod, the ServiceAccount or the
+// cluster, in this order. A lifetime shorter than the providers accept is an error on the
+// pod; the cluster's is raised.
 func (s *Settings) Expiration(pod *Pod, account *ServiceAccount) (int64, field.ErrorList) {
 	least := account.minExpirationSeconds()
 	switch {

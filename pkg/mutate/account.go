@@ -28,7 +28,7 @@ func tooManyBytes(kind, name string, size, most int) *reason.Error {
 }
 
 // Account returns the identities of a ServiceAccount, or nil if it asks for none. The error
-// is a *reason.Error: the ServiceAccount and its pods must be denied.
+// is a *reason.Error, for which the ServiceAccount and its pods must be denied.
 func Account(s *annotations.Settings, serviceAccount *annotations.Object) (*annotations.ServiceAccount, error) {
 	if len(serviceAccount.Annotations) == 0 && serviceAccount.TooLarge == 0 {
 		return nil, nil
@@ -44,13 +44,13 @@ func Account(s *annotations.Settings, serviceAccount *annotations.Object) (*anno
 	return account, nil
 }
 
-// longestGenerated has the length of the longest name that the API server generates. It generates
-// names after admission.
+// longestGenerated stands in for a name that the API server generates after admission. It has
+// the maximum length.
 var longestGenerated = strings.Repeat("x", 63)
 
-// CheckWritten checks what matters only while a ServiceAccount is written: that its identities fit
-// into a container, because all of its pods would be denied otherwise, and that the cluster can
-// verify them. The error is a *reason.Error.
+// CheckWritten makes the checks that apply only when a ServiceAccount is written: that its
+// identities fit into a container, and that the cluster has an image to verify them. The
+// error is a *reason.Error.
 func CheckWritten(s *annotations.Settings, serviceAccount *annotations.Object, account *annotations.ServiceAccount) error {
 	if err := s.CheckVerify(account); err != nil {
 		return invalid("serviceaccount", serviceAccount.Namespace+"/"+serviceAccount.Name, field.ErrorList{err})

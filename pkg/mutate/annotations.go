@@ -13,7 +13,7 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
 )
 
-// annotation is an annotation, or the label, that Lanyard writes on a pod.
+// annotation is an annotation or label that Lanyard writes on a pod.
 type annotation struct {
 	key, value string
 	secret     bool   // a credential file: messages never have the value
@@ -27,9 +27,9 @@ func newAnnotation(key, value string, secret bool) annotation {
 	return annotation{key, value, secret, "/metadata/annotations/" + jsonpatch.Escape(key), text, fmt.Appendf(nil, `%s:%s`, quoted(key), text)}
 }
 
-// missingAnnotations returns the annotations that the pod lacks. Those that it
-// has must be as Lanyard would write them: a pod that was copied with the marks of
-// another identity would look injected but would not be.
+// missingAnnotations returns the annotations that the pod lacks. Existing ones must have the
+// values that Lanyard would write, because a pod that was copied with the marks of another
+// identity would look injected.
 func (m *mutation) missingAnnotations() ([]annotation, error) {
 	if got := m.pod.IdentityLabel; got != "" && got != m.label.value {
 		return nil, foreign(m.label, "labels", got)

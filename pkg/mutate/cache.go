@@ -13,14 +13,14 @@ import (
 // maxCached limits the memory of a Cache: an entry for three clouds takes about 10 kB.
 const maxCached = 512
 
-// Cache keeps the results of Prepare, because most pods are replicas. Its settings must not change.
-// The zero value is ready to use, also concurrently.
+// Cache caches the results of Prepare, because most pods are replicas. All calls must use the
+// same settings. The zero value is ready to use, and safe for concurrent use.
 type Cache struct {
 	mu      sync.RWMutex
 	entries map[key]*Prepared
 }
 
-// Prepare calls choice.Prepare, unless the cache contains the result.
+// Prepare returns the result of choice.Prepare, from the cache if possible.
 func (c *Cache) Prepare(choice *Choice, serviceAccount *annotations.Object) (*Prepared, error) {
 	if len(serviceAccount.Annotations) == 0 {
 		return choice.Prepare(serviceAccount) // which takes no time

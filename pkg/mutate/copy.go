@@ -10,9 +10,8 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
 )
 
-// placedCopy is a copy of a provider's token in one pod, at a path of its own. It is in
-// a volume of its own, with the name that another webhook uses: if that webhook is called
-// for the pod as well, it finds its volume.
+// placedCopy is a copy of a provider's token in one pod. It is in a separate volume with the
+// name that another webhook uses, which then finds the volume if it is called as well.
 type placedCopy struct {
 	*encodedProvider
 	exists    bool   // the pod has a volume of the name
@@ -20,10 +19,10 @@ type placedCopy struct {
 	cleanPath string // the mount path, normalized
 }
 
-// placeCopies finds the volumes of the copies. If the pod uses the name for something
-// else, it does not get the copy. With another name, the other webhook, called later,
-// would mount the pod's volume at the same path, and the API server would deny the pod.
-// The volumes of a running pod cannot change.
+// placeCopies finds the volumes of the copies. If the pod uses the name for another volume,
+// it does not get the copy: with a different name, the other webhook would later mount the
+// pod's volume at the same path, and the API server would deny the pod. The volumes of a
+// running pod cannot change.
 func (m *mutation) placeCopies(running bool) {
 	for i := range m.providers {
 		p := &m.providers[i]
@@ -37,9 +36,9 @@ func (m *mutation) placeCopies(running bool) {
 	}
 }
 
-// copyIsFree reports whether the container can have the copy, and has nothing where it
-// is mounted. If it has something else there or below, or a read-only volume above, that
-// stays, and the container does not get the copy.
+// copyIsFree reports whether the copy can be mounted into the container. If something else is
+// mounted at the path or below, or a read-only volume above, the container does not get the
+// copy.
 func (m *mutation) copyIsFree(c *pod.Container, copied *placedCopy) bool {
 	if copied.taken {
 		m.add(c.Name, Finding{

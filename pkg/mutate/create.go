@@ -17,7 +17,7 @@ import (
 
 // result is the decision about a pod.
 type result struct {
-	// Patch is nil if nothing is missing.
+	// Patch is nil if the pod needs no change.
 	Patch *Patch
 	// Reason is the decision in one word.
 	Reason reason.Reason
@@ -26,8 +26,8 @@ type result struct {
 	Findings []Finding
 }
 
-// create injects the identities into a new pod. Its error is a *reason.Error: the pod must
-// be denied.
+// create injects the identities into a new pod. The error is a *reason.Error, for which the
+// pod must be denied.
 func create(p *Pod, selection *annotations.Pod, injection *encodedInjection) (result, error) {
 	m := newMutation(p, selection, injection)
 	if err := p.readLists(); err != nil {
@@ -73,7 +73,7 @@ func create(p *Pod, selection *annotations.Pod, injection *encodedInjection) (re
 	return m.result(), nil
 }
 
-// mutation is the state of one decision, from the pod to the patch.
+// mutation is the state of one decision.
 type mutation struct {
 	*encodedInjection
 	pod         *pod.Pod
@@ -93,15 +93,15 @@ func newMutation(p *Pod, selection *annotations.Pod, injection *encodedInjection
 	}
 }
 
-// plan has the additions to one container.
+// plan contains the additions to one container.
 type plan struct {
 	container *pod.Container
 	// JSON values.
 	mounts, variables [][]byte
 }
 
-// plan decides the additions to the container. A container that takes part always
-// gets the mount: the mount marks the container as injected.
+// plan decides what to add to the container. Every selected container gets the mount, which
+// marks it as injected.
 func (m *mutation) plan(c *pod.Container) error {
 	if why := m.selection.LeavesOut(string(c.Name)); why != "" {
 		m.add(c.Name, Finding{Reason: reason.ContainerNotSelected, Detail: why})
@@ -119,16 +119,16 @@ func (m *mutation) plan(c *pod.Container) error {
 	return nil
 }
 
-// Limits of the text and the time that the names in an annotation may take.
+// Limits for the names in an annotation, which bound text and time.
 const (
 	maxShownContainers    = 8
 	maxComparedContainers = 32
 	maxComparedNames      = 8
 )
 
-// findUnknownNames reports the names in the pod's annotations that no container has. Each finding
-// suggests the nearest name, and the first one lists all names. All names after the first maxTexts
-// share one finding, because an annotation may list very many.
+// findUnknownNames adds findings about names in the pod's annotations that no container has.
+// Each suggests the nearest name, and the first lists all containers. Names after the first
+// maxTexts share one finding.
 func (m *mutation) findUnknownNames() {
 	listed := slices.Concat(m.selection.Containers, m.selection.SkipContainers)
 	if len(listed) == 0 {
@@ -171,10 +171,10 @@ func (m *mutation) findUnknownNames() {
 	}
 }
 
-// notFoundFix is the fix for a name that no container has.
+// notFoundFix is the fix for an unknown container name.
 const notFoundFix = "Correct the name in the annotation."
 
-// listOf returns the field of the annotation that names a container.
+// listOf returns the field of the annotation that contains the name.
 func (m *mutation) listOf(name string) string {
 	if slices.Contains(m.selection.Containers, name) {
 		return containersField
@@ -182,7 +182,7 @@ func (m *mutation) listOf(name string) string {
 	return skipContainersField
 }
 
-// shownNames returns the names of containers as a message shows them.
+// shownNames formats the names of containers for a message.
 func shownNames(names []string) string {
 	var shown []string
 	for i, name := range names {
@@ -212,8 +212,8 @@ func (m *mutation) checkPatch() error {
 	return nil
 }
 
-// Patch is a JSON Patch with additions to a pod. It is encoded by Bytes, so that a program can
-// limit the memory of all patches. It is valid until the Pod is read again.
+// Patch is a JSON Patch for a pod. Bytes encodes it, so that a program can limit the memory
+// of all patches. It is valid until the Pod is reused.
 type Patch struct {
 	changes        *changes // the plans for the containers, and the rest of the patch
 	containerBytes int      // that the plans need
@@ -245,8 +245,8 @@ func appendPath(path []byte, c *pod.Container, list string) []byte {
 	return append(strconv.AppendInt(path, int64(c.Index), 10), list...)
 }
 
-// result returns the result. The reason of a finding becomes the reason of the pod
-// only if no container gets an identity.
+// result returns the result. If no container gets an identity, the reason of a finding
+// becomes the reason of the pod.
 func (m *mutation) result() result {
 	r := result{Patch: m.patch(), Findings: m.findings}
 	switch {
@@ -262,7 +262,7 @@ func (m *mutation) result() result {
 	return r
 }
 
-// patch returns the patch, or nil if nothing is missing.
+// patch returns the patch, or nil if the pod needs no change.
 func (m *mutation) patch() *Patch {
 	adds := func(p plan) bool { return len(p.mounts)+len(p.variables) > 0 }
 	if m.changes.patch.Empty() && !slices.ContainsFunc(m.changes.plans, adds) {

@@ -17,27 +17,27 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
 )
 
-// Decision is the result of Decide for a pod that is allowed.
+// Decision is the decision about a pod that is allowed.
 type Decision struct {
-	// Patch contains the additions to the pod. It is nil if nothing is missing.
+	// Patch contains the additions to the pod. It is nil if the pod needs no change.
 	Patch *Patch
 	// Reason is the decision in one word.
 	Reason reason.Reason
 	// Findings are about single containers, in the order of the containers.
 	Findings []Finding
-	// Mistake is a mistake in the pod's annotations that has no effect, because its ServiceAccount
-	// asks for no identity. It is nil if there is none.
+	// Mistake is a harmless mistake in the annotations of a pod whose ServiceAccount asks for
+	// no identity, or nil.
 	Mistake *reason.Error
 	// Identities are the identities of the pod, even if no container gets them. Callers must not
 	// change them.
 	Identities []annotations.Identity
 }
 
-// maxTexts limits the texts about one pod, which may have very many containers.
+// maxTexts limits the messages about one pod, which may have very many containers.
 const maxTexts = 32
 
-// Texts returns all findings as strings, for an audit log, and the warnings for the author of the
-// pod, which leave out the containers that the author excluded.
+// Texts formats all findings for an audit log, and as warnings for the author of the pod,
+// without the containers that the author excluded.
 func (d *Decision) Texts() (findings, warnings []string) {
 	if d.Mistake != nil {
 		warnings = append(warnings, d.Mistake.Error())
@@ -58,25 +58,25 @@ func (d *Decision) Texts() (findings, warnings []string) {
 // Apply applies the patch to the JSON of the pod.
 func (d *Decision) Apply(pod []byte) ([]byte, error) { return jsonpatch.Apply(pod, d.Patch.Bytes()) }
 
-// Decide decides about a new pod of the ServiceAccount, which is nil if it does not exist. The
-// namespace contains the policy for identities. It may be nil, which means a namespace without
-// annotations. The error is a *reason.Error: the pod must be denied.
+// Decide decides about a new pod. serviceAccount is nil if it does not exist. The namespace
+// contains the policy for identities, and may be nil if it has no annotations. The error is a
+// *reason.Error, for which the pod must be denied.
 //
-// Decide is Choose, Prepare and Choice.Decide, one after another.
+// Decide calls Choose, Prepare and Choice.Decide.
 func Decide(s *annotations.Settings, serviceAccount, namespace *annotations.Object, pod *Pod) (*Decision, error) {
 	return (&decider{settings: s, serviceAccount: serviceAccount, namespace: namespace}).decide(pod, nil)
 }
 
-// DecideEphemeral is Decide for an update that adds ephemeral containers to a running pod.
-// old is the pod before the update.
+// DecideEphemeral is like Decide for an update that adds ephemeral containers to a running
+// pod. old is the pod before the update.
 func DecideEphemeral(s *annotations.Settings, serviceAccount, namespace *annotations.Object, pod, old *Pod) (*Decision, error) {
 	return (&decider{settings: s, serviceAccount: serviceAccount, namespace: namespace}).decide(pod, old)
 }
 
-// Injector returns a function for package injected, which decides about many pods of one
-// ServiceAccount. Instead of a patch, the function makes its additions to the pod itself. old is nil
-// for a new pod, or the pod before an update that adds ephemeral containers. The other parameters
-// are those of Decide, and must not change.
+// Injector returns a function that decides about many pods of one ServiceAccount, for package
+// injected. The function modifies the pod instead of returning a patch. old is nil for a new
+// pod, or the pod before an update that adds ephemeral containers. The other parameters are
+// those of Decide, and must not change.
 func Injector(s *annotations.Settings, serviceAccount, namespace *annotations.Object) func(p, old *pod.Pod) (*Decision, error) {
 	return (&decider{settings: s, serviceAccount: serviceAccount, namespace: namespace}).inject
 }
@@ -128,9 +128,9 @@ func (d *decider) decide(pod, old *Pod) (*Decision, error) {
 	return choice.Decide(d.serviceAccount, prepared, d.namespace)
 }
 
-// Choice is what a pod itself asks for: whether, where and how long, but never who it is.
-// A program that looks up objects decides in three steps: Choose, Prepare and Decide. It
-// needs the ServiceAccount after the first step, and the Namespace after the second.
+// Choice contains what a pod itself asks for: whether and where to inject, and the lifetime
+// of tokens, but no identity. A program that looks up objects on demand decides in three
+// steps: Choose, then Prepare with the ServiceAccount, then Choice.Decide with the Namespace.
 type Choice struct {
 	annotations.Pod
 	settings  *annotations.Settings
@@ -139,9 +139,9 @@ type Choice struct {
 	mistakes  field.ErrorList // in the annotations of the pod
 }
 
-// Choose returns the choice of a pod in the namespace, or the decision if the pod alone decides: a
-// mirror pod, and a pod that opts out. old is the pod before an update that adds ephemeral
-// containers, or nil for a new pod.
+// Choose returns the choice of a pod in the namespace, or a decision if no object is needed:
+// for a mirror pod, or a pod that opts out. old is the pod before an update that adds
+// ephemeral containers, or nil for a new pod.
 func Choose(s *annotations.Settings, namespace string, pod, old *Pod) (Choice, *Decision) {
 	c := Choice{settings: s, namespace: namespace, pod: pod, old: old}
 	if pod.read.Mirror {
@@ -156,11 +156,11 @@ func Choose(s *annotations.Settings, namespace string, pod, old *Pod) (Choice, *
 // ServiceAccountName returns the name of the pod's ServiceAccount.
 func (c *Choice) ServiceAccountName() string { return c.pod.read.ServiceAccountName }
 
-// name returns the namespace and the name of the pod, for messages.
+// name formats the namespace and name of the pod for messages.
 func (c *Choice) name() string { return c.namespace + "/" + c.pod.read.ShownName() }
 
-// Prepared is what all pods of a ServiceAccount get that ask for the same. It does not change, and
-// may be used concurrently.
+// Prepared contains the additions to all pods of a ServiceAccount with the same Choice. It is
+// immutable.
 type Prepared struct {
 	annotations map[string]string // of the ServiceAccount
 	account     *annotations.ServiceAccount
@@ -168,8 +168,8 @@ type Prepared struct {
 	injection   *encodedInjection
 }
 
-// key contains what the result of Prepare depends on besides the settings and the annotations of
-// the ServiceAccount: names, and the pod's own choice.
+// key contains everything that the result of Prepare depends on, except the settings and the
+// annotations of the ServiceAccount.
 type key struct {
 	namespace, serviceAccount string
 	expirationSeconds         int64
@@ -181,9 +181,9 @@ func (c *Choice) key() key {
 	return key{c.namespace, c.pod.read.ServiceAccountName, c.TokenExpirationSeconds, c.pod.read.Windows, c.LeftToPeer}
 }
 
-// Prepare prepares what the pods of the ServiceAccount get. It returns nil if the
-// ServiceAccount asks for no identity, or only for one that the pod leaves to a peer. The
-// error is a *reason.Error.
+// Prepare computes the additions to pods of the ServiceAccount. It returns nil if the
+// ServiceAccount asks for no identity, or only for one that the pod gets from another
+// webhook. The error is a *reason.Error.
 func (c *Choice) Prepare(serviceAccount *annotations.Object) (*Prepared, error) {
 	account, err := Account(c.settings, serviceAccount)
 	if err != nil || account == nil {
@@ -205,8 +205,8 @@ func (c *Choice) Prepare(serviceAccount *annotations.Object) (*Prepared, error) 
 	return &Prepared{annotations: serviceAccount.Annotations, account: account, identities: identities, injection: injection}, nil
 }
 
-// Decide returns the decision. prepared is the result of Prepare. If it is nil, the
-// namespace does not matter. The error is a *reason.Error.
+// Decide returns the decision. prepared is the result of Prepare. The namespace is ignored if
+// prepared is nil. The error is a *reason.Error.
 func (c *Choice) Decide(serviceAccount *annotations.Object, prepared *Prepared, namespace *annotations.Object) (*Decision, error) {
 	if prepared == nil {
 		return c.withoutIdentity(serviceAccount)
@@ -237,7 +237,7 @@ func (c *Choice) inject(injection *encodedInjection) (result, error) {
 	return create(c.pod, &c.Pod, injection)
 }
 
-// withoutIdentity decides about a pod that gets no identity.
+// withoutIdentity returns the decision about a pod that gets no identity.
 func (c *Choice) withoutIdentity(serviceAccount *annotations.Object) (*Decision, error) {
 	if err := c.checkRequired(serviceAccount); err != nil {
 		return nil, err
@@ -252,10 +252,9 @@ func (c *Choice) withoutIdentity(serviceAccount *annotations.Object) (*Decision,
 	return d, nil
 }
 
-// checkRequired denies a new pod that asks for no identity if the pod insists, or if its
-// ServiceAccount has the label for it. The rule of the label is the guard's: a pod without
-// a container that needs the token mount is created, and so is a pod that leaves a provider
-// to a peer.
+// checkRequired denies a new pod without an identity if the pod insists, or if its
+// ServiceAccount is labelled as required. For the label, the rule is the guard's: it allows
+// pods in which no container needs the token mount, and pods that leave a provider to a peer.
 func (c *Choice) checkRequired(serviceAccount *annotations.Object) error {
 	if c.old != nil || c.LeftToPeer != "" {
 		return nil
@@ -283,7 +282,7 @@ func (c *Choice) insists(why string) error {
 		c.name(), annotations.Inject, annotations.Insist, why)}
 }
 
-// cause returns why the pod of a result is not injected.
+// cause returns why the pod is not injected.
 func cause(result *result) string {
 	if len(result.Findings) == 0 {
 		return string(result.Reason)

@@ -15,8 +15,8 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
 )
 
-// missingVariables returns the encoded variables that the container lacks. The
-// container's own variables stay.
+// missingVariables returns the encoded variables to add to the container. The container's own
+// variables do not change.
 func (m *mutation) missingVariables(c *pod.Container) [][]byte {
 	if !m.unnamed() && !m.conditional && !m.setsKnown(c) {
 		return m.environment
@@ -60,14 +60,14 @@ func (m *mutation) missingVariables(c *pod.Container) [][]byte {
 	return missing
 }
 
-// unnamed reports whether the name of the pod cannot be the value of a variable that needs
-// it.
+// unnamed reports whether a variable needs the name of the pod, but the name is not a valid
+// value.
 func (m *mutation) unnamed() bool {
 	return m.podNames && !provider.PodNameFits(string(m.pod.Name))
 }
 
-// encoded returns the provider's variable at index j. Only a pod whose name cannot be its
-// value gets its default, with a finding.
+// encoded returns the provider's variable at index j. If the name of the pod would be its
+// value but is not valid, it has its default, with a finding.
 func (m *mutation) encoded(c *pod.Container, p *encodedProvider, j int) []byte {
 	v := &p.Variables[j]
 	if v.PodName == "" || !m.unnamed() {
@@ -82,8 +82,8 @@ func (m *mutation) encoded(c *pod.Container, p *encodedProvider, j int) []byte {
 	return withValue(v)
 }
 
-// setsKnown reports whether the container sets any variable that matters. Most
-// containers do not.
+// setsKnown reports whether the container sets a variable that a provider sets or warns of.
+// Most containers do not.
 func (m *mutation) setsKnown(c *pod.Container) bool {
 	for i := range c.Variables {
 		if _, known := m.known[string(c.Variables[i].Name)]; known {
@@ -107,8 +107,7 @@ func ownCredentials(c *pod.Container, p *encodedProvider) []string {
 }
 
 // shadows returns the variables of the container that SDKs may prefer to the injected
-// identity. A variable that selects a profile in Lanyard's file, or points to that file,
-// is not included.
+// identity, except those that select a profile in Lanyard's file or point to it.
 func shadows(c *pod.Container, p *encodedProvider, selects bool) []string {
 	var set []string
 	for i := range p.Shadows {
@@ -133,22 +132,22 @@ func setsOther(c *pod.Container, v *annotations.Variable) bool {
 	return got.From != nil || string(got.Value) != v.Value
 }
 
-// sets reports whether the container sets the variable of this name, and not to an empty
-// value, which SDKs take for none.
+// sets reports whether the container sets the variable to a non-empty value. SDKs treat an
+// empty value as unset.
 func sets(c *pod.Container, name string) bool {
 	got := c.Variable(name)
 	return got != nil && (got.From != nil || len(got.Value) > 0)
 }
 
-// selectsProfile reports whether the container selects a profile of Lanyard's file, and
-// not of its own.
+// selectsProfile reports whether the container selects a profile in Lanyard's file, not in
+// its own.
 func selectsProfile(c *pod.Container, p *encodedProvider) bool {
 	return slices.ContainsFunc(p.Selectors, func(name string) bool { return sets(c, name) }) &&
 		!slices.ContainsFunc(p.Variables, func(v annotations.Variable) bool { return v.Profiles && setsOther(c, &v) })
 }
 
-// findUnknownProfiles reports a profile that the container selects, and that the ServiceAccount
-// does not have: SDKs then have no credentials at all.
+// findUnknownProfiles adds a finding if the container selects a profile that the
+// ServiceAccount does not have: SDKs then find no credentials.
 func (m *mutation) findUnknownProfiles(c *pod.Container, p *encodedProvider) {
 	if !selectsProfile(c, p) {
 		return
@@ -165,9 +164,9 @@ func (m *mutation) findUnknownProfiles(c *pod.Container, p *encodedProvider) {
 	}
 }
 
-// overridesChoice reports whether the variable would override how the container chooses
-// its identity: by a profile, or by a variable of its own, which some SDKs take second
-// to the file with the profiles.
+// overridesChoice reports whether the variable would override the identity that the container
+// chose: by a profile, or by its own variable, to which some SDKs prefer the file with the
+// profiles.
 func overridesChoice(c *pod.Container, p *encodedProvider, v *annotations.Variable, selects bool) bool {
 	switch {
 	case v.Direct:

@@ -9,10 +9,10 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
 )
 
-// addEphemeral injects the identities into new ephemeral containers of a running pod:
-// the containers that old, the previous pod, does not have. The volumes and annotations
-// of a running pod cannot change, so its token volume must already have all tokens and
-// files. Its error is a *reason.Error: the request must be denied.
+// addEphemeral injects the identities into the ephemeral containers that old, the previous
+// pod, does not have. The volumes and annotations of a running pod cannot change, so its
+// token volume must already contain all tokens and files. The error is a *reason.Error, for
+// which the request must be denied.
 func addEphemeral(p, old *Pod, selection *annotations.Pod, injection *encodedInjection) (result, error) {
 	m := newMutation(p, selection, injection)
 	for _, p := range []*Pod{p, old} {

@@ -12,25 +12,24 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
 )
 
-// Finding says that something about one container, or about the whole pod, deserves attention.
+// Finding is a problem with one container or with the whole pod.
 type Finding struct {
 	Reason reason.Reason
 	// Container is the name of the container. It is empty if the finding is about the whole pod.
 	Container string
-	// Field is the field of the container or the pod that the finding is about, such as
-	// env[AWS_PROFILE] or metadata.annotations[lanyard.dev/containers]; it is empty if the finding
-	// is not about a field.
+	// Field is the field of the container or pod, such as env[AWS_PROFILE] or
+	// metadata.annotations[lanyard.dev/containers], or empty.
 	Field string
-	// Got is the actual value of the field, and Want the allowed or missing one. Both may be empty.
-	// Got never contains the value of a variable, except the name of a profile.
+	// Got is the actual value of the field, and Want the allowed or missing one. Both may be
+	// empty. Got never contains the value of a variable other than a profile name.
 	Got, Want string
-	// Detail is a sentence for people. It contains names of variables, not their values.
+	// Detail describes the finding. It contains names of variables, but not their values.
 	Detail string
-	// Fix is the next step for the user. It is empty if there is nothing to do.
+	// Fix is the next step for the user, or empty if there is nothing to do.
 	Fix string
 }
 
-// String returns the finding as an admission warning shows it.
+// String formats the finding as an admission warning.
 func (f Finding) String() string {
 	if f.Reason == reason.NoContainer || f.Reason == reason.NotVerified { // about the whole pod
 		return fmt.Sprintf("%s: %s", f.Reason, f.Detail)
@@ -44,7 +43,8 @@ func (m *mutation) add(container []byte, f Finding) {
 	m.findings = append(m.findings, f)
 }
 
-// nothingLeft is the finding about a pod that the guard denies.
+// nothingLeft adds the finding about a pod whose annotations exclude all containers, which
+// the guard denies.
 var nothingLeft = Finding{
 	Reason: reason.NoContainer, Field: containersField + ", " + skipContainersField,
 	Detail: "the pod's annotations leave out all of its containers, so none has a token: unless another webhook adds a container that they name, the guard denies the pod. " +

@@ -13,8 +13,8 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
-// encodedInjection is a provider.Injection, encoded for the patches of many pods. It
-// does not change, and may be used concurrently.
+// encodedInjection is a provider.Injection that is encoded once for the patches of many pods.
+// It is immutable.
 type encodedInjection struct {
 	mountPath string
 	providers []encodedProvider
@@ -24,16 +24,16 @@ type encodedInjection struct {
 	allAnnotations []byte
 	// label is the label of an injected pod.
 	label annotation
-	// environment has the variables of all providers, for a container that sets none
-	// of them.
+	// environment contains the variables of all providers, for a container that sets none of
+	// them.
 	environment [][]byte
-	// podNames reports whether a variable of environment is the name of the pod.
+	// podNames reports whether the value of a variable in environment is the name of the pod.
 	podNames bool
 	// conditional reports whether a provider gives its variables only to some containers.
 	conditional bool
-	// volumes are the token volume with each of its names.
+	// volumes are the token volume under each of its possible names.
 	volumes [2]encodedVolume
-	// maxContainerBytes is the most that one container adds to a patch.
+	// maxContainerBytes is an upper bound of the bytes that one container adds to a patch.
 	maxContainerBytes int
 	// verify is ServiceAccount.Verify, and verifyImage is Settings.VerifyImage.
 	verify, verifyImage string
@@ -121,8 +121,8 @@ func (i *encodedInjection) encodeVolumes() {
 // than ten providers.
 const maxAdditionBytes = (20 << 10) * 3 / 7
 
-// checkSize returns an error with the sizes if the identities add more to a container than the
-// webhook has memory for. They do not fit into a container of any pod then.
+// checkSize returns an error if the identities would add more to each container than the
+// webhook has memory for.
 func (i *encodedInjection) checkSize() error {
 	if i.maxContainerBytes > maxAdditionBytes {
 		return fmt.Errorf("the identities add %d bytes to each container, want at most %d", i.maxContainerBytes, maxAdditionBytes)

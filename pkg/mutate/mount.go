@@ -17,7 +17,7 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
 )
 
-// place is where a mount is, seen from a directory that Lanyard mounts a volume at.
+// place is the position of a mount relative to a directory at which Lanyard mounts a volume.
 type place int
 
 const (
@@ -26,8 +26,8 @@ const (
 	above                  // above it, and read-only
 )
 
-// placeOf returns where a mount of the pod is, seen from a clean directory. Nothing can be
-// mounted below a volume that is mounted read-only, unless it happens to have the directory.
+// placeOf returns the position of a mount relative to a clean directory. Nothing can be
+// mounted below a read-only volume, unless the volume happens to contain the directory.
 func placeOf(p *pod.Pod, m *pod.Mount, dir string) place {
 	path := normalizePath(string(m.Path), p.Windows)
 	switch {
@@ -39,7 +39,7 @@ func placeOf(p *pod.Pod, m *pod.Mount, dir string) place {
 	return elsewhere
 }
 
-// mountPoint is the state of a container's token mount path.
+// mountPoint describes what is mounted at a container's token mount path.
 type mountPoint int
 
 const (
@@ -48,8 +48,8 @@ const (
 	taken                    // something else, there or below, or read-only above
 )
 
-// mountAt returns the state of a container's token mount path. A mount below the path
-// counts: it would need a directory in a volume that is read-only.
+// mountAt returns what is mounted at a container's token mount path. A mount below the path
+// counts, because it would need a directory in Lanyard's read-only volume.
 //
 // It returns an error for a device at the token mount path, and for a mount there,
 // or below it, in another spelling, such as /run for /var/run. A path that begins with the
@@ -80,8 +80,8 @@ func (m *mutation) mountAt(c *pod.Container) (at mountPoint, by *pod.Mount, err 
 	return at, by, nil
 }
 
-// occupied returns the finding about a mount that is in the way of what Lanyard mounts at a clean
-// directory.
+// occupied returns the finding about a mount that blocks a clean directory at which Lanyard
+// would mount a volume.
 func (m *mutation) occupied(by *pod.Mount, dir, what, so string) Finding {
 	volume, path := texts.Cut(by.Volume, texts.MaxShown), texts.Cut(by.Path, texts.MaxShown)
 	f := Finding{
@@ -95,9 +95,10 @@ func (m *mutation) occupied(by *pod.Mount, dir, what, so string) Finding {
 	return f
 }
 
-// lacksMount is the guard's rule: it reports whether a container that is not left out has
-// nothing mounted at the token mount path, or the pod's annotations leave out so much that no
-// container has, unless the pod leaves a provider to a peer. Its error is a *reason.Error.
+// lacksMount implements the rule of the guard. It reports whether nothing is mounted at the
+// token mount path of a selected container, or of any container because the pod's annotations
+// exclude too many. It returns false if the pod leaves a provider to a peer. The error is a
+// *reason.Error.
 func lacksMount(p *Pod, selection *annotations.Pod, mountPath string) (bool, error) {
 	if selection.LeftToPeer != "" {
 		return false, nil
@@ -110,9 +111,8 @@ func lacksMount(p *Pod, selection *annotations.Pod, mountPath string) (bool, err
 	}), nil
 }
 
-// leavesNothing reports whether the lists of the pod leave out so much that none of its
-// containers has anything mounted at the token mount path. What peers leave out is no mistake
-// of the pod.
+// leavesNothing reports whether the pod's annotations exclude so many containers that none
+// has a mount at the token mount path. Exclusions because of peers do not count.
 func leavesNothing(p *pod.Pod, selection *annotations.Pod, mountPath string) bool {
 	if len(selection.Containers)+len(selection.SkipContainers) == 0 || selection.LeftToPeer != "" {
 		return false
@@ -129,8 +129,8 @@ func leavesNothing(p *pod.Pod, selection *annotations.Pod, mountPath string) boo
 	return found
 }
 
-// hasMount is what the guard asks about a container: whether something is mounted at the
-// token mount path or below it, or is in the way of that.
+// hasMount implements the guard's question about a container: whether something is mounted at
+// the token mount path or below it, or blocks it.
 func hasMount(p *pod.Pod, c *pod.Container, mountPath string) bool {
 	return slices.ContainsFunc(c.Mounts, func(m pod.Mount) bool {
 		return !m.Device && (annotations.IsAtOrBelow(string(m.Path), mountPath) || placeOf(p, &m, normalizePath(mountPath, p.Windows)) == above)

@@ -1,11 +1,12 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package mutate decides what a pod gets: Decide takes the settings of a cluster, a ServiceAccount,
-// a Namespace and the JSON of a pod, and returns the JSON Patch that lanyard-webhook would respond
-// with, its reason and its findings. Operators use it in a pod webhook of their own, and in tests
-// of the pods that they create. Package injected, below it, reads the injection back from a pod,
-// and compares pods. Package reason defines the reasons, which docs/reference/reasons.md explains.
+// Package mutate decides what to inject into a pod. Decide takes the settings of a cluster, a
+// ServiceAccount, a Namespace and the JSON of a pod, and returns the JSON Patch, reason and
+// findings of lanyard-webhook. Operators can use it in their own pod webhooks, and in tests
+// of the pods that they create. Package injected, below it, reads the injection back from a
+// pod, and compares pods. Package reason defines the reasons, which docs/reference/reasons.md
+// explains.
 //
 // The package is pure: it uses no client, no clock and no logger. ParseSettings makes the
 // settings from a configuration file.
@@ -44,22 +45,22 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
 )
 
-// Pod has the parts of a pod that the decision needs. It refers to the pod's JSON,
-// which must not change while the Pod is in use.
+// Pod contains the parts of a pod that a decision needs. It refers to the pod's JSON, which
+// must not change while the Pod is in use.
 type Pod struct {
 	read    pod.Pod
 	changes changes
 }
 
-// changes are what a decision adds to a pod. They are in the Pod so that their memory is used
-// again, with the Pod's.
+// changes are the additions to a pod. They are part of the Pod so that their memory is reused
+// with it.
 type changes struct {
 	plans []plan
 	patch jsonpatch.Patch // without the plans
-	// marks and volumes are in the patch.
+	// marks and volumes are part of the patch.
 	marks   []annotation
 	volumes [][]byte
-	// verifier is the container that verifies, or nil if none is added. It is in the patch.
+	// verifier is the added container that verifies, or nil. It is part of the patch.
 	verifier *plan
 }
 
@@ -68,7 +69,7 @@ func (c *changes) reset() {
 	c.patch.Reset()
 }
 
-// addTo adds to the pod what the patch adds to its JSON.
+// addTo applies the additions to the pod instead of its JSON.
 func (c *changes) addTo(p *pod.Pod) error {
 	added := pod.Pod{VolumesText: list(c.volumes)}
 	plans := c.plans
@@ -109,7 +110,7 @@ func list(elements [][]byte) []byte {
 	return slices.Concat([]byte("["), bytes.Join(elements, []byte(",")), []byte("]"))
 }
 
-// ReadPod reads the JSON of a pod, which must not change while the Pod is in use.
+// ReadPod parses the JSON of a pod, which must not change while the Pod is in use.
 func ReadPod(pod []byte, s *annotations.Settings) (*Pod, error) {
 	p, scanner := new(Pod), jsonscan.New(pod)
 	if err := p.read.Read(scanner, s); err != nil {
@@ -121,9 +122,9 @@ func ReadPod(pod []byte, s *annotations.Settings) (*Pod, error) {
 	return p, nil
 }
 
-// ReadNext reads the pod that is the next value of the decoder, which reads the text. It
-// replaces the previous content of p and uses its memory again. The text must not change while
-// the Pod is in use.
+// ReadNext parses the pod that is the next value of the decoder of text. It replaces the
+// previous content of p and reuses its memory. The text must not change while the Pod is in
+// use.
 func (p *Pod) ReadNext(text []byte, decoder *jsontext.Decoder, s *annotations.Settings) error {
 	return p.read.Read(jsonscan.Continue(text, decoder), s)
 }
@@ -140,6 +141,6 @@ func (p *Pod) readLists() error {
 	return nil
 }
 
-// ReadOnlyKinds lists the kinds of volumes that the kubelet mounts read-only: always, whatever
-// the mount says, and if the member readOnly of the source is true.
+// ReadOnlyKinds lists the kinds of volumes that the kubelet always mounts read-only, and
+// those that it mounts read-only if the source sets readOnly.
 func ReadOnlyKinds() (always, ifReadOnly []string) { return pod.ReadOnlyKinds() }

@@ -15,8 +15,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/webhook/metadatacache"
 )
 
-// reader reads objects from the manager's cache. It reads them live if the cache
-// does not have them, or if they are being written.
+// reader reads objects from the manager's cache, or live if the cache does not contain them
+// or they are being written.
 type reader struct {
 	*metadatacache.Reader
 	cached client.Reader
@@ -31,13 +31,13 @@ func newReader(cached client.Reader, kind string, options metadatacache.Options)
 	return &reader{Reader: live, cached: cached, kind: schema.GroupVersionKind{Version: "v1", Kind: kind}}, nil
 }
 
-// forgetAfter is the time after which a write is in the manager's cache or never will be. The cache
+// forgetAfter is the time after which a write is assumed to be in the manager's cache, which
 // does not report the progress of its watch.
 const forgetAfter = 10 * time.Minute
 
 // Get implements injector.Getter.
 func (r *reader) Get(ctx context.Context, namespace, name string) (metadatacache.Object, error) {
-	// In this order: an invalidation ends after the cache has received the write.
+	// The order matters: an invalidation ends after the cache has received the write.
 	invalid := r.Invalidated(namespace, name)
 	if invalid {
 		r.Forget(forgetAfter)

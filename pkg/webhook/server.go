@@ -28,12 +28,11 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/webhook/servingcert"
 )
 
-// NewServer returns a webhook server for ctrl.Options.WebhookServer. Its connections have
-// the limits of lanyard-webhook: on their number, on the length of headers, and on the
-// time to send a request and to read the response. It speaks HTTP/1.1 only, and TLS 1.3
-// unless TLSOpts sets another MinVersion. The server of controller-runtime has none of
-// these limits. The options have the same meaning and the same defaults as there, and a
-// changed file of ClientCAName is read again.
+// NewServer returns a webhook server for ctrl.Options.WebhookServer. Unlike the server of
+// controller-runtime, it has the limits of lanyard-webhook on the number of connections, the
+// length of headers, and the time to send a request and read the response. It supports only
+// HTTP/1.1, and TLS 1.3 unless TLSOpts sets another MinVersion. The options are those of
+// controller-runtime, and the file ClientCAName is reloaded when it changes.
 func NewServer(o ctrlwebhook.Options) ctrlwebhook.Server {
 	o.Port = cmp.Or(o.Port, ctrlwebhook.DefaultPort)
 	o.CertDir = cmp.Or(o.CertDir, filepath.Join(os.TempDir(), "k8s-webhook-server", "serving-certs"))
@@ -42,10 +41,10 @@ func NewServer(o ctrlwebhook.Options) ctrlwebhook.Server {
 	return &server{Server: ctrlwebhook.NewServer(o), options: o}
 }
 
-// NewPort returns a server for the metrics or the probes of a manager, with the limits of
-// lanyard-webhook: at most 32 connections, and short headers and times. Any pod that reaches
-// the port can send requests. The manager's own servers accept a header of 1 MiB, for which
-// net/http may allocate 30 MiB, and wait for a silent client for 32 seconds: turn them off.
+// NewPort returns a server for the metrics or probes of a manager, with the limits of
+// lanyard-webhook: at most 32 connections, short headers and short timeouts. Use it instead
+// of the manager's own servers, which accept headers of 1 MiB, for which net/http may
+// allocate 30 MiB, and wait 32 seconds for a silent client.
 func NewPort(name, address string, handler http.Handler) *manager.Server {
 	log := ctrl.Log.WithName("lanyard").WithName(name)
 	return &manager.Server{Name: name, Server: httpserver.New(address, handler, nil, bounds.Others, log)}
@@ -94,7 +93,7 @@ func (s *server) Start(ctx context.Context) error {
 	return group.Wait()
 }
 
-// limited returns the HTTP server with its limits.
+// limited returns an HTTP server with these limits.
 func (s *server) limited(config *tls.Config, log logr.Logger) *http.Server {
 	address := net.JoinHostPort(s.options.Host, strconv.Itoa(s.options.Port))
 	return httpserver.New(address, s.options.WebhookMux, config, bounds.Reviews, log)

@@ -67,20 +67,19 @@ const (
 	ValidateServiceAccountPath = injector.ValidateServiceAccountPath
 )
 
-// Options are the settings of the webhooks. The zero value has the defaults of
-// lanyard-webhook.
+// Options are the settings of the webhooks. The zero value is the default of lanyard-webhook.
 type Options struct {
 	// Config is the content of the configuration file of lanyard-webhook: settings by the
 	// names of the flags, custom providers and identity mappings. Settings about
 	// lanyard-webhook itself, such as ports, have no effect. With adopt, register the
 	// webhooks as the chart does with the same file.
 	Config []byte
-	// ReservedAudiences are audiences of the API server in addition to the common
-	// audiences. No token may have one. Add the issuer of the cluster.
+	// ReservedAudiences are audiences of the API server besides the common ones. No token may
+	// have one. Add the issuer of the cluster.
 	ReservedAudiences []string
-	// Registerer gets Lanyard's metrics. If nil, it is controller-runtime's. The
-	// metrics of lookups stay 0, and the metrics of ServiceAccounts and the certificate are
-	// absent: the manager's cache and server have metrics of their own.
+	// Registerer registers Lanyard's metrics, by default with controller-runtime. The metrics
+	// of lookups stay 0, and those of ServiceAccounts and the certificate are absent, because
+	// the manager's cache and server have their own metrics.
 	Registerer prometheus.Registerer
 }
 

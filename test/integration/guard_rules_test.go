@@ -399,7 +399,7 @@ var _ = Describe("A pod with the label of an injected pod", policies, Ordered, f
 		}
 	})
 
-	It("is denied if its ServiceAccount asks for nothing and it has no mount", func(ctx SpecContext) {
+	It("is denied if its ServiceAccount asks for no identity and it has no mount", func(ctx SpecContext) {
 		pod := newPod("pod", "none", 1)
 		injectedLabel(pod)
 		Expect(tryPod(ctx, namespace, pod)).To(MatchError(ContainSubstring(guardDeniesInjected)))

@@ -25,7 +25,7 @@ SPDX-License-Identifier: Apache-2.0
 {{- end }}
 {{- $scaled := kindIs "invalid" $v.replicaCount }}
 {{- $replicas := int $v.replicaCount }}
-{{- /* With a URL and no replicas, the webhook runs outside of the cluster. */}}
+{{- /* With a URL and no replicas, the webhook runs outside the cluster. */}}
 {{- $few := and (not $scaled) (lt $replicas 2) (not (and (eq $replicas 0) $v.webhook.url)) }}
 {{- if $few }}
 - "replicaCount is {{ $replicas }}: every time it is rescheduled, no replica responds. Use two or more."

@@ -23,8 +23,8 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
-// NewCommand returns the command for these arguments, with its flags and subcommands. The
-// caller must print the error that it returns.
+// NewCommand returns the command with its flags and subcommands. The caller must print the
+// error that Execute returns.
 func NewCommand(args []string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "lanyard-webhook",
@@ -64,14 +64,14 @@ func NewCommand(args []string) *cobra.Command {
 	return cmd
 }
 
-// redirectLogs makes the libraries use log.
+// redirectLogs makes the libraries log to log.
 func redirectLogs(log logr.Logger) {
 	klog.SetLogger(log)
 	ctrllog.SetLogger(log)
 }
 
-// load returns the options and the settings of the arguments and the file of --config. The program
-// calls it at the start and when the file has changed. reserved lists the known audiences of the
+// load returns the options and settings from the arguments and the file of --config. It runs
+// at the start and after each change of the file. reserved lists the known audiences of the
 // API server.
 func load(args []string, readFile func(name string) ([]byte, error), reserved []string) (*options.Options, *annotations.Settings, error) {
 	o, err := options.Load(args, readFile)
@@ -82,7 +82,7 @@ func load(args []string, readFile func(name string) ([]byte, error), reserved []
 	return o, s, err
 }
 
-// run serves until ctx is done. o are the options of the arguments.
+// run serves until ctx is done.
 func run(ctx context.Context, draining <-chan struct{}, args []string, o *options.Options, log logr.Logger) error {
 	config, err := restConfig(o.Kubeconfig)
 	if err != nil {

@@ -27,10 +27,9 @@ import (
 // startTimeout is how long the program waits for the API server to respond.
 const startTimeout = 30 * time.Second
 
-// apiserverAudiences returns the audiences of the API server, as far as they are
-// known: the names that clusters commonly use, the issuer, which is the default
-// of --api-audiences, and the audiences of the program's own token. No injected token may
-// have one of them.
+// apiserverAudiences returns the known audiences of the API server: the common ones, the
+// issuer (the default of --api-audiences), and the audiences of the program's own token. No
+// injected token may have one of them.
 func apiserverAudiences(ctx context.Context, config *rest.Config, log logr.Logger) ([]string, error) {
 	audiences := annotations.CommonAPIServerAudiences()
 	issuer, err := issuer(ctx, config, log)
@@ -51,13 +50,13 @@ func apiserverAudiences(ctx context.Context, config *rest.Config, log logr.Logge
 	return slices.Compact(audiences), nil
 }
 
-// warnOfReservedAudiences logs default audiences that belong to the API server:
-// ServiceAccounts that use them are denied.
+// warnOfReservedAudiences logs each default audience that is an audience of the API server,
+// because ServiceAccounts that use it are denied.
 func warnOfReservedAudiences(s *annotations.Settings, log logr.Logger) {
 	for _, d := range s.Providers {
 		audience := cmp.Or(s.Parameters[d.Key("audience")], d.DefaultAudience)
 		if slices.Contains(s.ReservedAudiences, audience) {
-			log.Info("A default audience belongs to the API server; ServiceAccounts without an audience of their own are denied", "provider", d.Name, "audience", audience)
+			log.Info("A default audience is an audience of the API server; ServiceAccounts that use it are denied", "provider", d.Name, "audience", audience)
 		}
 	}
 }
@@ -117,14 +116,14 @@ func discoveryDocument(ctx context.Context, config *rest.Config, log logr.Logger
 func tokenAudiences(file string) ([]string, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
-		return nil, fmt.Errorf("read the program's own token: %w", err)
+		return nil, fmt.Errorf("read the token of this program: %w", err)
 	}
 	claims, err := token.Parse(string(text))
 	if errors.Is(err, token.ErrOpaque) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read the program's own token %s: %w", file, err)
+		return nil, fmt.Errorf("read the token of this program %s: %w", file, err)
 	}
 	return claims.Audience, nil
 }

@@ -56,11 +56,11 @@ func newCheckCommand(width int) *cobra.Command {
 	}
 	var groups cliflag.NamedFlagSets
 	fs := groups.FlagSet("Check")
-	fs.StringVar(&o.kubeconfig, "kubeconfig", o.kubeconfig, "Kubeconfig file; not needed in a cluster.")
+	fs.StringVar(&o.kubeconfig, "kubeconfig", o.kubeconfig, "Kubeconfig file. Not needed in a cluster.")
 	fs.StringVar(&o.namespace, "namespace", o.namespace, "Namespace of the ServiceAccount.")
 	fs.StringVar(&o.serviceAccount, "service-account", o.serviceAccount, "Name of the ServiceAccount.")
-	fs.StringVar(&o.overrides, "overrides", o.overrides, "Fields of the pod, in JSON or YAML, that the policies of the cluster ask for, such as its image and labels.")
-	fs.DurationVar(&o.timeout, "timeout", o.timeout, "How long to retry. An API server calls a new webhook only after a moment.")
+	fs.StringVar(&o.overrides, "overrides", o.overrides, "Fields of the dry-run pod in JSON or YAML, such as its image and labels, for policies of the cluster that require them.")
+	fs.DurationVar(&o.timeout, "timeout", o.timeout, "How long to retry. It takes API servers a moment to call a new webhook.")
 	cmd.Flags().AddFlagSet(fs)
 	cliflag.SetUsageAndHelpFunc(cmd, groups, width)
 	return cmd
@@ -103,8 +103,7 @@ func (o *checkOptions) run(ctx context.Context) ([]finding.Finding, error) {
 	return last, nil
 }
 
-// show writes findings. The error has the findings about mistakes, and about parts that could not
-// be checked.
+// show writes findings. The returned error contains those that failed or were skipped.
 func show(w io.Writer, found []finding.Finding) error {
 	var failures []error
 	for _, f := range found {

@@ -15,11 +15,11 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
-// countsAge is how old the numbers of a scrape may be. Prometheus scrapes every 15 seconds or
-// less often, and a walk keeps the caches locked.
+// countsAge is the maximum age of the counts in a scrape. Counting locks the caches, and
+// Prometheus rarely scrapes more often than every 15 seconds.
 const countsAge = 10 * time.Second
 
-// recentCounts returns a function that counts the ServiceAccounts by state, at most once in
+// recentCounts returns a function that counts the ServiceAccounts by state, at most once per
 // countsAge.
 func recentCounts(serviceAccounts, namespaces iter.Seq2[types.NamespacedName, metadatacache.Object]) func(*annotations.Settings) metrics.ServiceAccounts {
 	return recently(countsAge, func(s *annotations.Settings) metrics.ServiceAccounts {
@@ -27,8 +27,8 @@ func recentCounts(serviceAccounts, namespaces iter.Seq2[types.NamespacedName, me
 	})
 }
 
-// countServiceAccounts counts ServiceAccounts by state. The webhook is called
-// neither for the excluded namespaces nor for those that opt out by their label.
+// countServiceAccounts counts ServiceAccounts by state. Namespaces count as excluded if the
+// settings list them or their label opts out.
 func countServiceAccounts(serviceAccounts, namespaces iter.Seq2[types.NamespacedName, metadatacache.Object],
 	s *annotations.Settings,
 ) metrics.ServiceAccounts {

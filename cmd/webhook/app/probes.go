@@ -62,8 +62,7 @@ func checkDraining(draining <-chan struct{}) healthz.Checker {
 	}
 }
 
-// onceServing fails until serving is set. Before that, a connection of the check
-// would only wait.
+// onceServing fails until serving is set, because a connection made earlier would only wait.
 func onceServing(serving *atomic.Bool, check healthz.Checker) healthz.Checker {
 	return func(r *http.Request) error {
 		if !serving.Load() {
@@ -73,11 +72,11 @@ func onceServing(serving *atomic.Bool, check healthz.Checker) healthz.Checker {
 	}
 }
 
-// verdictAge is how old the result of an expensive check may be.
+// verdictAge is the maximum age of the result of an expensive check.
 const verdictAge = time.Second
 
-// recently returns a function that calls get at most once in age, and otherwise returns the
-// last result: anybody who reaches a port can ask.
+// recently returns a function that calls get at most once per age and otherwise returns the
+// last result, because any client that reaches the port can trigger it.
 func recently[A, T any](age time.Duration, get func(A) T) func(A) T {
 	var mu sync.Mutex
 	var last time.Time
@@ -93,16 +92,16 @@ func recently[A, T any](age time.Duration, get func(A) T) func(A) T {
 	}
 }
 
-// recent returns a check that calls check at most once in verdictAge.
+// recent returns a check that calls check at most once per verdictAge.
 func recent(check healthz.Checker) healthz.Checker {
 	return recently(verdictAge, func(r *http.Request) error {
-		// A client that disconnects does not decide for the next ones.
+		// Later clients share the result, so a client that disconnects must not cancel the check.
 		return check(r.WithContext(context.WithoutCancel(r.Context())))
 	})
 }
 
-// checkTLS makes a TLS handshake with the server at address. own is the client
-// certificate that the server lets in, if the server asks for one.
+// checkTLS makes a TLS handshake with the server at address. own is the client certificate to
+// present if the server asks for one.
 func checkTLS(address string, own []tls.Certificate) healthz.Checker {
 	// Another check verifies the server's certificate.
 	dialer := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true, Certificates: own}} //nolint:gosec // see above
@@ -134,8 +133,8 @@ func (p *program) serveReviews(ctx context.Context) error {
 // allow.
 const syncPatience = 2 * time.Second
 
-// canServe reports whether to accept connections: a certificate is loaded, and
-// the caches are synced or syncPatience has passed.
+// canServe reports whether to accept connections: whether a certificate is loaded, and the
+// caches are synced or syncPatience has passed.
 func (p *program) canServe(waited time.Duration) bool {
 	return p.certificate.Ready() && (p.synced() || waited >= syncPatience)
 }

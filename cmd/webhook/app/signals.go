@@ -13,10 +13,9 @@ import (
 	"github.com/go-logr/logr"
 )
 
-// signals returns a context that is done delay after the first SIGTERM or SIGINT,
-// or at the second one. The first one closes draining, so that the readiness
-// probe fails and the cluster removes the replica from its Service while it still
-// serves.
+// signals returns a context that is canceled delay after the first SIGTERM or SIGINT, or
+// immediately on the second signal. The first signal closes draining: the readiness probe
+// then fails, and the cluster removes the replica from its Service while it still serves.
 func signals(parent context.Context, delay time.Duration, log logr.Logger) (ctx context.Context, draining <-chan struct{}, stop context.CancelFunc) {
 	begun := make(chan struct{})
 	ctx, stop = context.WithCancel(parent)
@@ -30,8 +29,8 @@ func signals(parent context.Context, delay time.Duration, log logr.Logger) (ctx 
 	return ctx, begun, stop
 }
 
-// drain closes begun at the first signal. It returns delay after that, at the second signal,
-// or when ctx is done.
+// drain closes begun on the first signal. It returns after delay, on the second signal, or
+// when ctx is done.
 func drain(ctx context.Context, received <-chan os.Signal, begun chan<- struct{}, delay time.Duration, log logr.Logger) {
 	select {
 	case <-ctx.Done():

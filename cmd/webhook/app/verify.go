@@ -42,8 +42,8 @@ func newVerifyCommand(width int) *cobra.Command {
 	}
 	var groups cliflag.NamedFlagSets
 	fs := groups.FlagSet("Verify")
-	fs.BoolVar(&warn, "warn", warn, "Exit with 0 in any case.")
-	fs.StringVar(&message, "termination-log", message, "File of the termination message.")
+	fs.BoolVar(&warn, "warn", warn, "Always exit with 0.")
+	fs.StringVar(&message, "termination-log", message, "File for the termination message.")
 	cmd.Flags().AddFlagSet(fs)
 	cliflag.SetUsageAndHelpFunc(cmd, groups, width)
 	return cmd

@@ -35,7 +35,7 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
-// metricsPath is where the metrics are.
+// metricsPath is the path of the metrics.
 const metricsPath = "/metrics"
 
 // program holds the parts of lanyard-webhook.
@@ -168,8 +168,8 @@ func (p *program) addServers() error {
 	}
 	address := net.JoinHostPort(host(p.options.BindAddress), strconv.Itoa(p.options.SecurePort))
 	p.reviews = httpserver.New(address, httpserver.Closing(p.draining, reviewMux(p)), tlsConfig, bounds.Reviews, p.log.WithName("reviews"))
-	// An API server closes an idle connection after 90 seconds. This side must not
-	// close it first: a request may be on its way.
+	// An API server closes an idle connection after 90 seconds. The webhook must not close it
+	// first, because a request may be in flight.
 	p.reviews.IdleTimeout = 3 * time.Minute
 	if p.options.HealthProbeBindAddress != "0" {
 		p.serveAtOnce(httpserver.New(p.options.HealthProbeBindAddress, p.healthMux(address, own), nil, bounds.Others, p.log.WithName("health")))
@@ -180,15 +180,15 @@ func (p *program) addServers() error {
 	return nil
 }
 
-// serveAtOnce adds a server that need not wait.
+// serveAtOnce adds a server that serves without waiting for readiness.
 func (p *program) serveAtOnce(server *http.Server) {
 	p.others = append(p.others, func(ctx context.Context) error {
 		return httpserver.ListenAndServe(ctx, server, func() bool { return true })
 	})
 }
 
-// addMetrics adds the server of the metrics. With --metrics-secure, it has the same
-// certificate as the reviews, and the API server decides who may read them.
+// addMetrics adds the metrics server. With --metrics-secure, it uses the serving certificate,
+// and the API server authorizes the callers.
 func (p *program) addMetrics(log logr.Logger) {
 	handler := promhttp.HandlerFor(p.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4})
 	var tlsConfig *tls.Config
@@ -201,8 +201,8 @@ func (p *program) addMetrics(log logr.Logger) {
 	p.serveAtOnce(httpserver.New(p.options.MetricsBindAddress, mux, tlsConfig, bounds.Others, log))
 }
 
-// host returns the host to listen on. For Go, 0.0.0.0 means only IPv4, and an
-// empty host means all IP families of the machine.
+// host returns the host to listen on. In Go, 0.0.0.0 means IPv4 only, and an empty host means
+// all IP families.
 func host(bindAddress string) string {
 	if net.ParseIP(bindAddress).IsUnspecified() {
 		return ""
@@ -210,8 +210,8 @@ func host(bindAddress string) string {
 	return bindAddress
 }
 
-// cacheBytes returns the limit of the memory for ServiceAccounts: a part of GOMEMLIMIT,
-// which the chart sets.
+// cacheBytes returns the memory limit for cached ServiceAccounts: a part of GOMEMLIMIT, which
+// the chart sets.
 func cacheBytes() int64 {
 	if limit := debug.SetMemoryLimit(-1); limit < math.MaxInt64 {
 		return bounds.CacheBytes(limit)
@@ -240,8 +240,8 @@ func (p *program) watchConfig() (*httpserver.Files, error) {
 	return file, err
 }
 
-// load reads the settings from the arguments and the content of the file, and uses them from the
-// next request on. If it finds a mistake, the program keeps its settings.
+// load reads the settings from the arguments and the content of the file. The next request
+// uses them. If there is a mistake, the previous settings stay.
 func (p *program) load(content []byte) error {
 	o, s, err := load(p.args, func(string) ([]byte, error) { return content, nil }, p.reserved)
 	if err != nil {

@@ -38,8 +38,8 @@ func Version(version string) finding.Finding {
 	parsed, err := utilversion.ParseGeneric(version)
 	switch {
 	case err != nil:
-		return finding.Skip("version_unknown", "Compare it yourself: Lanyard needs 1.29 or newer.", "",
-			"Kubernetes has the version %q, which cannot be compared", version)
+		return finding.Skip("version_unknown", "Lanyard needs 1.29 or newer.", "",
+			"the Kubernetes version %q cannot be parsed", version)
 	case !parsed.AtLeast(utilversion.MustParseGeneric("1.29.0")):
 		return finding.Fail("version_too_old", "Upgrade Kubernetes to 1.30 or newer.", "install/README.md",
 			"Kubernetes is %s, but Lanyard needs 1.29 or newer", version)
@@ -69,7 +69,7 @@ func Clocks(here time.Duration, nodes map[string]time.Duration) []finding.Findin
 	}
 	if len(wrong) > 0 {
 		found = append(found, finding.Warn("clock_skew", "Synchronize the clocks of these nodes, for example with chrony.", "troubleshooting/cloud-denies.md",
-			"the clocks of nodes differ from that of the API server: %s: their kubelets renew tokens too late, or clouds deny them", strings.Join(wrong, ", ")))
+			"the clocks of nodes differ from that of the API server: %s: kubelets may renew tokens too late, and clouds may reject the tokens", strings.Join(wrong, ", ")))
 	}
 	switch {
 	case len(nodes) == 0:
@@ -148,10 +148,10 @@ func Peers(all []admissionregistrationv1.MutatingWebhookConfiguration, name stri
 			found, switching = append(found, finding.Passed("%s Lanyard adopts its annotations.", text)), true
 			continue
 		}
-		found = append(found, finding.Warn("other_webhook", "To take over from it, read the page. Lanyard does not change fields that a container already has.", "migrate/README.md",
+		found = append(found, finding.Warn("other_webhook", "The page shows how to migrate from it. Lanyard does not change fields that a container already sets.", "migrate/README.md",
 			"%s", text))
 	}
-	return orPassed(found, "no other webhook that injects identities was found"), switching
+	return orPassed(found, "no other webhook injects identities"), switching
 }
 
 // DuringSwitch judges a guard that denies nothing while Lanyard takes over from another
@@ -160,8 +160,8 @@ func DuringSwitch(f finding.Finding) finding.Finding {
 	if f.Status != finding.Failed {
 		return f
 	}
-	return finding.Warn("guard_off_during_switch", "Turn the guard on after the switch.", "migrate/README.md",
-		"the guard denies nothing during the switch: while no replica responds, pods start with the credentials of the other webhook only")
+	return finding.Warn("guard_off_during_switch", "Turn on the guard after the migration.", "migrate/README.md",
+		"the guard is off during the migration: while no replica responds, pods get only the credentials of the other webhook")
 }
 
 // Replicas judges the pods behind the Service of the webhook. Pods that ended, such as evicted
@@ -183,18 +183,18 @@ func Replicas(namespace, service, deployment string, pods []corev1.Pod) finding.
 		}
 	}
 	name, in := namespace+"/"+service, " --namespace "+namespace
-	f := finding.Fail("replicas_not_ready", "See why: kubectl describe "+selected+in, "troubleshooting/webhook-down.md#are-the-replicas-ready",
+	f := finding.Fail("replicas_not_ready", "To see why: kubectl describe "+selected+in, "troubleshooting/webhook-down.md#are-the-replicas-ready",
 		"Service %s has no ready replica, of %d", name, replicas)
 	switch {
 	case replicas == 0:
 		f.Reason, f.Text = "no_replicas", fmt.Sprintf("Service %s has no pods", name)
-		f.Fix = "Create its Deployment again: no Deployment has the labels of the Service."
+		f.Fix = "Create its Deployment again: the Service selects none."
 		if deployment != "" {
-			f.Fix = "See why, or scale it up: kubectl describe deployment/" + deployment + in
+			f.Fix = "Scale it up, or see why: kubectl describe deployment/" + deployment + in
 		}
 	case ready == 0:
 	case ready == 1:
-		f = finding.Warn("one_replica", "Run two replicas: with one, every restart is an outage.", "operations/README.md#when-it-is-down",
+		f = finding.Warn("one_replica", "Run two replicas: with only one, every restart is an outage.", "operations/README.md#when-it-is-down",
 			"Service %s has 1 ready replica, of %d", name, replicas)
 	case ready < replicas:
 		f.Status, f.Text = finding.Warning, fmt.Sprintf("Service %s has %d ready replicas, of %d", name, ready, replicas)
@@ -237,12 +237,12 @@ func Certificates(mutating *admissionregistrationv1.MutatingWebhookConfiguration
 		if len(same[text]) > 1 {
 			of = "webhooks " + strings.Join(same[text], ", ")
 		}
-		found = append(found, finding.Fail("ca_bundle", "Find the program that must write the caBundle, and the cause of its failure.", "troubleshooting/webhook-down.md#the-cabundle-is-wrong",
+		found = append(found, finding.Fail("ca_bundle", "Find out why the program that sets the caBundle did not set it.", "troubleshooting/webhook-down.md#the-cabundle-is-wrong",
 			"%s: caBundle: %s", of, text))
 	}
 	end := first.UTC().Format(time.RFC3339)
 	if len(found) == 0 && first.Sub(now) < 7*24*time.Hour {
-		found = append(found, finding.Warn("ca_expires", "Find the program that must renew the CA, and the cause of its failure.", "install/certificates.md#renewal",
+		found = append(found, finding.Warn("ca_expires", "Find out why the program that renews the CA did not renew it.", "install/certificates.md#renewal",
 			"webhook %s: caBundle: the last CA expires at %s", of, end))
 	}
 	return orPassed(found, "the CA in the caBundle is valid until %s", end)
@@ -251,11 +251,11 @@ func Certificates(mutating *admissionregistrationv1.MutatingWebhookConfiguration
 // lastDay returns when the last certificate of a caBundle expires.
 func lastDay(bundle []byte) (last time.Time, err error) {
 	if len(bundle) == 0 {
-		return last, errors.New("it is empty, but must have the CA of the webhook")
+		return last, errors.New("it is empty, but must contain the CA of the webhook")
 	}
 	certificates, err := certutil.ParseCertsPEM(bundle)
 	if err != nil {
-		return last, fmt.Errorf("it has no certificate in the form PEM: %w", err)
+		return last, fmt.Errorf("it contains no PEM certificate: %w", err)
 	}
 	newest := slices.MaxFunc(certificates, func(a, b *x509.Certificate) int { return a.NotAfter.Compare(b.NotAfter) })
 	return newest.NotAfter, nil
@@ -300,10 +300,10 @@ func Leftovers(left []cluster.Leftover, alone bool) []finding.Finding {
 		return nil
 	case denies && alone:
 		f.Status, f.Reason = finding.Failed, "guard_leftover"
-		f.Text = "the guard of an installation that is gone still denies pods: " + of
+		f.Text = "the guard of a removed installation still denies pods: " + of
 		f.Fix = "Remove it, or install Lanyard again: " + remove
 	default:
-		f.Text = "an installation that is gone has left policies: " + of
+		f.Text = "a removed installation left policies behind: " + of
 	}
 	return []finding.Finding{f}
 }
@@ -323,13 +323,13 @@ func scope(namespace string) (where, flag string) {
 func Unguarded(namespace string, n int, example string, byPolicies bool) finding.Finding {
 	where, flag := scope(namespace)
 	f := finding.Warn("unguarded", "Run: lanyard label serviceaccounts "+flag, "operations/monitoring.md#lanyardunguardedserviceaccounts",
-		"%d ServiceAccounts%s need credentials but lack the guard's label, such as %s", n, where, example)
+		"%d ServiceAccounts%s need credentials but lack the guard's label, for example %s", n, where, example)
 	switch {
 	case n == 0:
 		return finding.Passed("every ServiceAccount%s that needs credentials has the guard's label", where)
 	case byPolicies:
 		f.Status, f.Link = finding.Failed, finding.Page("policies.md#install")
-		f.Text = fmt.Sprintf("%d ServiceAccounts%s are older than the policies and lack their label, such as %s: new pods start without credentials", n, where, example)
+		f.Text = fmt.Sprintf("%d ServiceAccounts%s are older than the policies and lack their label, for example %s: new pods start without credentials", n, where, example)
 	}
 	return f
 }
@@ -359,10 +359,10 @@ func Pods(namespace string, states map[injected.State]int) []finding.Finding {
 // Unread judges the settings of the webhook, which were not read because of an error.
 func Unread(err error) finding.Finding {
 	if right := finding.LackedRight(err); right != "" {
-		return finding.NoRight(right, "the settings of the webhook cannot be read, so that the built-in defaults are used")
+		return finding.NoRight(right, "the settings of the webhook cannot be read, so the built-in defaults are used")
 	}
 	return finding.Warn("settings_unread", "Pass the webhook's configuration file with --config.", "cli/README.md#settings-of-the-webhook",
-		"the settings of the webhook cannot be read, so that the built-in defaults are used: %v", err)
+		"the settings of the webhook cannot be read, so the built-in defaults are used: %v", err)
 }
 
 // Attempts judges the dry runs that several connections sent, by the findings about each. servers
@@ -378,7 +378,7 @@ func Attempts(tried []finding.Finding, servers int) finding.Finding {
 	case len(tried) == 1, passed == 0:
 		return tried[0]
 	case bad >= 0:
-		return finding.Fail("one_api_server", "Find the API server that cannot reach the webhook: see its log, and its route to the pods.", "troubleshooting/webhook-down.md#the-probe",
+		return finding.Fail("one_api_server", "Find the API server that cannot reach the webhook: look at its log and its route to the pods.", "troubleshooting/webhook-down.md#the-probe",
 			"the webhook was called in %d of %s: %s", passed, of, tried[bad].Text)
 	}
 	return finding.Passed("the API server can call the webhook: it did in %d of %s", passed, of)
@@ -389,7 +389,7 @@ func Attempts(tried []finding.Finding, servers int) finding.Finding {
 // happens without the fence.
 var fences = []struct{ suffix, inPolicies, without string }{
 	{cluster.FenceMarks, policies.KeepMarks(""), "users who may write the status of a pod can change the annotations that Lanyard wrote on it"},
-	{cluster.FenceServiceAccounts, policies.LimitServiceAccounts(""), "very large ServiceAccounts slow the API server down"},
+	{cluster.FenceServiceAccounts, policies.LimitServiceAccounts(""), "very large ServiceAccounts can slow down the API server"},
 	{cluster.FenceRegistration, "", "anyone with the webhook's token can change its webhook configurations"},
 }
 
@@ -398,7 +398,7 @@ var fences = []struct{ suffix, inPolicies, without string }{
 // that is not known.
 func Fences(mutating *admissionregistrationv1.MutatingWebhookConfiguration, policies *cluster.Policies, selfManaged bool, unread error) []finding.Finding {
 	if policies == nil {
-		return []finding.Finding{finding.DoesNotApply("this Kubernetes has no fences: they need 1.30")}
+		return []finding.Finding{finding.DoesNotApply("the fences need Kubernetes 1.30")}
 	}
 	guarded := slices.ContainsFunc(cluster.GuardPolicies(mutating), func(name string) bool { return policies.Policies[name] != nil })
 	var found []finding.Finding
@@ -449,7 +449,7 @@ const fencesPage = "concepts/guard.md#the-fences"
 
 // maybeFence reports a missing fence that the installation may not need.
 func maybeFence(wrong string, unread error) finding.Finding {
-	wrong += ", and it is not known whether it is needed"
+	wrong += ", and could not determine whether it is needed"
 	if right := finding.LackedRight(unread); right != "" {
 		return finding.NoRight(right, "%s", wrong)
 	}
@@ -465,7 +465,7 @@ func Issuer(cluster, public *cloud.Documents, publicErr error, signing string) [
 	const documentsPage = "issuer.md#choose-where-the-documents-are"
 	switch {
 	case publicErr != nil:
-		return []finding.Finding{finding.Warn("issuer_not_public", "Publish the discovery document and the keys, unless this machine cannot reach the internet.", documentsPage,
+		return []finding.Finding{finding.Warn("issuer_not_public", "If this machine has internet access, publish the discovery document and the keys.", documentsPage,
 			"the issuer %s cannot be read from here: %v", name, publicErr)}
 	case public == nil:
 		return []finding.Finding{finding.Warn("issuer_not_public", "For AWS and Azure, set an issuer that they can read. For Google Cloud, upload the keys to the provider.", documentsPage,
@@ -473,17 +473,17 @@ func Issuer(cluster, public *cloud.Documents, publicErr error, signing string) [
 	}
 	var found []finding.Finding
 	if signing != "" && cluster.Keys[signing] == "" {
-		found = append(found, finding.Fail("key_not_served", "Give every API server its public half: --service-account-key-file.", "issuer.md#change-the-key",
-			"the cluster signs with key %s, but does not serve it", signing))
+		found = append(found, finding.Fail("key_not_served", "Pass the public key to every API server with --service-account-key-file.", "issuer.md#change-the-key",
+			"the cluster signs tokens with key %s, but does not serve it", signing))
 	}
 	wrong, foreign := cloud.Compare(cluster, public, signing)
 	for _, wrong := range wrong {
 		found = append(found, finding.Fail("issuer_differs", "Publish the documents of the cluster again: lanyard trust issuer --to PLACE, with --fleet if other clusters have this issuer.", "issuer.md#publish-the-documents",
 			"%s: clouds deny the tokens", wrong))
 	}
-	found = orPassed(found, "the issuer %s is public, and has all keys of the cluster", name)
+	found = orPassed(found, "the issuer %s is public and serves all keys of the cluster", name)
 	if len(foreign) > 0 {
-		found = append(found, finding.Passed("other published keys: %s. The clusters that sign with them can act as this one. If none does, remove them: lanyard trust issuer --remove-key KID --to PLACE", strings.Join(foreign, ", ")))
+		found = append(found, finding.Passed("other published keys: %s. Clusters that sign with them can act as this one. If no cluster does, remove them: lanyard trust issuer --remove-key KID --to PLACE", strings.Join(foreign, ", ")))
 	}
 	return found
 }
@@ -491,13 +491,13 @@ func Issuer(cluster, public *cloud.Documents, publicErr error, signing string) [
 // noRight returns the finding about an object that the user may not create.
 func noRight(resource, namespace string) finding.Finding {
 	where, _ := scope(namespace)
-	return finding.Fail(finding.MissingRight, "Install as an administrator of the cluster.", "install/README.md",
+	return finding.Fail(finding.MissingRight, "Install as a cluster administrator.", "install/README.md",
 		"you may not create %s%s", resource, where)
 }
 
 // Absent returns the finding about a cluster without an installation.
 func Absent() finding.Finding {
-	return finding.Fail("not_installed", "Install it; lanyard check --pre reports whether the cluster is ready.", "install/README.md",
+	return finding.Fail("not_installed", "Install it. To see whether the cluster is ready: lanyard check --pre", "install/README.md",
 		"Lanyard is not installed: no MutatingWebhookConfiguration has a webhook %s", cluster.PodWebhook)
 }
 
@@ -518,7 +518,7 @@ func Several(i *cluster.Installation) finding.Finding {
 	}
 	fix := "Keep " + i.Registrations[0].Name + ", and remove the other: "
 	if i.Ready[0] == i.Ready[1] { // both serve, or nobody knows
-		fix = "Decide which one to keep. To remove all but " + i.Registrations[0].Name + ": "
+		fix = "Choose one to keep. To remove all but " + i.Registrations[0].Name + ": "
 	}
 	return finding.Fail("several_installations", fix+cluster.Remove(others), "operations/README.md#remove-it",
 		"Lanyard is installed %d times: MutatingWebhookConfigurations %s", len(i.Registrations), strings.Join(names, ", "))
@@ -530,7 +530,7 @@ func Installed(found []*admissionregistrationv1.MutatingWebhookConfiguration) []
 		return nil
 	}
 	return []finding.Finding{finding.Warn("installed", "Upgrade it, or remove it first.", "install/upgrade.md",
-		"Lanyard is installed already: MutatingWebhookConfiguration %s", cluster.Names(found))}
+		"Lanyard is already installed: MutatingWebhookConfiguration %s", cluster.Names(found))}
 }
 
 // Injecting judges the policies with which the API server injects by itself. by describes the

@@ -54,20 +54,20 @@ func NewCommand(c *command.CLI) *cobra.Command {
 	c.AddConfig(cmd)
 	c.AddOverrides(cmd)
 	cmd.Flags().BoolVar(&k.pre, "pre", false, "Check the cluster before the install.")
-	cmd.Flags().StringVar(&k.installTo, "install-namespace", "lanyard-system", "With --pre: the namespace that Lanyard is to be installed in.")
-	cmd.Flags().StringVar(&k.serviceAccount, "service-account", "", "ServiceAccount of --namespace to try. Without it, one that needs credentials is chosen.")
+	cmd.Flags().StringVar(&k.installTo, "install-namespace", "lanyard-system", "With --pre: the namespace in which to install Lanyard.")
+	cmd.Flags().StringVar(&k.serviceAccount, "service-account", "", "ServiceAccount in --namespace to test. By default, one that needs credentials.")
 	_ = cmd.RegisterFlagCompletionFunc("service-account", c.CompleteServiceAccounts()) // the error is for a flag that does not exist
-	cmd.Flags().IntVar(&k.attempts, "attempts", 0, "Number of dry runs, each over its own connection. Without it, 1, or 3 for each of several API servers.")
-	cmd.Flags().DurationVar(&k.wait, "wait", 0, "Repeat the checks until none fails, for at most this time. Without a value, 5m.")
+	cmd.Flags().IntVar(&k.attempts, "attempts", 0, "Number of dry runs, each over its own connection. Defaults to 1, or to 3 for each of several API servers.")
+	cmd.Flags().DurationVar(&k.wait, "wait", 0, "Repeat the checks until none fails, for at most this time. The flag without a value means 5m.")
 	cmd.Flags().Lookup("wait").NoOptDefVal = "5m"
-	cmd.Flags().BoolVar(&k.exchange, "exchange", false, "Only present a token of each ServiceAccount to its cloud, from this machine.")
+	cmd.Flags().BoolVar(&k.exchange, "exchange", false, "Only present a token of each ServiceAccount to its cloud from this machine.")
 	cmd.Flags().StringVar(&k.issuerURL, "issuer", "", "Only compare the documents at this URL with the keys of the cluster.")
 	cmd.Flags().StringSliceVar(&k.fleetContexts, "fleet-context", nil, "Compare with the clusters of these contexts, which have the same issuer.")
 	_ = cmd.RegisterFlagCompletionFunc("fleet-context", c.CompleteContexts)
 	cloud.AddEndpoint(cmd.Flags(), &k.endpoint, &k.caFile)
 	ca := cmd.Flags().Lookup("ca-file")
-	ca.Hidden, ca.Usage = false, "PEM file with the CA of the issuer's certificate, or of the cloud's with --exchange. With it, an issuer that is not public is read, too."
-	cmd.Flags().BoolVar(&k.redact, "redact", false, "Show placeholders for the names of namespaces, ServiceAccounts, identities, users and hosts.")
+	ca.Hidden, ca.Usage = false, "PEM file with the CA of the issuer's certificate, or with --exchange of the cloud's. Also reads an issuer that is not public."
+	cmd.Flags().BoolVar(&k.redact, "redact", false, "Replace the names of namespaces, ServiceAccounts, identities, users and hosts with placeholders.")
 	return cmd
 }
 

@@ -135,7 +135,7 @@ func TestWhatIsWrongWithAnInstallation(t *testing.T) {
 		},
 		"the caBundle of the validating webhook is no certificate": {
 			func(c *damaged) { c.validating.Webhooks[0].ClientConfig.CABundle = []byte("x") }, 0,
-			[]string{"failed: webhook serviceaccounts.lanyard.dev (validating): caBundle: it has no certificate in the form PEM"},
+			[]string{"failed: webhook serviceaccounts.lanyard.dev (validating): caBundle: it contains no PEM certificate"},
 		},
 		"the CA expired": {
 			func(*damaged) {}, 100 * 365 * 24 * time.Hour,
@@ -186,20 +186,20 @@ func TestWhatIsWrongWithAnInstallation(t *testing.T) {
 		"that fence is missing, and nobody knows whether the webhook may write them": {
 			func(c *damaged) {
 				delete(c.policies.Policies, "lanyard-guard-registration")
-				c.selfManaged, c.unread = false, errors.New("the webhook runs outside of the cluster")
+				c.selfManaged, c.unread = false, errors.New("the webhook runs outside the cluster")
 			}, 0,
-			[]string{"warning: ValidatingAdmissionPolicy lanyard-guard-registration does not exist, and it is not known whether it is needed: the webhook runs outside of the cluster"},
+			[]string{"warning: ValidatingAdmissionPolicy lanyard-guard-registration does not exist, and could not determine whether it is needed: the webhook runs outside the cluster"},
 		},
 		"that fence is missing, and the user may not look at the webhook": {
 			func(c *damaged) {
 				delete(c.policies.Policies, "lanyard-guard-registration")
 				c.selfManaged, c.unread = false, apierrors.NewForbidden(schema.GroupResource{}, "", errors.New(`User "a" cannot list resource "deployments" in API group "apps" in the namespace "l"`))
 			}, 0,
-			[]string{"skipped: ValidatingAdmissionPolicy lanyard-guard-registration does not exist, and it is not known whether it is needed: you may not list deployments.apps in the namespace l"},
+			[]string{"skipped: ValidatingAdmissionPolicy lanyard-guard-registration does not exist, and could not determine whether it is needed: you may not list deployments.apps in the namespace l"},
 		},
 		"the fence around the guard is missing": {
 			func(c *damaged) { delete(c.policies.Policies, "lanyard-guard-serviceaccounts") }, 0,
-			[]string{"warning: ValidatingAdmissionPolicy lanyard-guard-serviceaccounts does not exist: very large ServiceAccounts slow the API server down"},
+			[]string{"warning: ValidatingAdmissionPolicy lanyard-guard-serviceaccounts does not exist: very large ServiceAccounts can slow down the API server"},
 		},
 		"there is no guard to slow down": { // deploy/components/fail-closed
 			func(c *damaged) {
@@ -263,7 +263,7 @@ func TestWhichFencesAreNeededIsReadInTheCluster(t *testing.T) {
 	}{
 		"the arguments of deploy/base": {"", []string{"warning: ValidatingAdmissionPolicy lanyard-guard-registration does not exist: anyone"}},
 		"the certificate is in files":  {"--certificate-source=files", nil},
-		"an argument with a mistake":   {"--v=x", []string{"warning: ValidatingAdmissionPolicy lanyard-guard-registration does not exist, and it is not known whether it is needed: deployment lanyard-system/lanyard-webhook: "}},
+		"an argument with a mistake":   {"--v=x", []string{"warning: ValidatingAdmissionPolicy lanyard-guard-registration does not exist, and could not determine whether it is needed: deployment lanyard-system/lanyard-webhook: "}},
 	} {
 		var objects []runtime.Object
 		for _, file := range []string{"30-service.yaml", "40-deployment.yaml"} {
@@ -407,9 +407,9 @@ func TestValidatingConfigurationsThatCannotBeRead(t *testing.T) {
 func TestSettingsThatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	forbidden := apierrors.NewForbidden(schema.GroupResource{}, "", errors.New(`User "a" cannot get resource "services" in API group "" in the namespace "l"`))
-	expect(t, []finding.Finding{Unread(forbidden), Unread(errors.New("the webhook runs outside of the cluster"))}, []string{
-		"skipped: the settings of the webhook cannot be read, so that the built-in defaults are used: you may not get services in the namespace l",
-		"warning: the settings of the webhook cannot be read, so that the built-in defaults are used: the webhook runs outside of the cluster",
+	expect(t, []finding.Finding{Unread(forbidden), Unread(errors.New("the webhook runs outside the cluster"))}, []string{
+		"skipped: the settings of the webhook cannot be read, so the built-in defaults are used: you may not get services in the namespace l",
+		"warning: the settings of the webhook cannot be read, so the built-in defaults are used: the webhook runs outside the cluster",
 	})
 }
 
@@ -534,7 +534,7 @@ func TestIssuers(t *testing.T) {
 		"keys of other clusters are fine":  {own, documents(name, "a", "b", "c"), nil, "a", nil},
 		"a key is not public":              {own, documents(name, "a"), nil, "a", []string{"failed: key b of the cluster is not public: clouds deny the tokens"}},
 		"the key that signs is not public": {own, documents(name, "a"), nil, "b", []string{"failed: key b of the cluster is not public, and signs at present: clouds deny the tokens"}},
-		"the key that signs is not served": {own, documents(name, "a", "b"), nil, "c", []string{"failed: the cluster signs with key c, but does not serve it"}},
+		"the key that signs is not served": {own, documents(name, "a", "b"), nil, "c", []string{"failed: the cluster signs tokens with key c, but does not serve it"}},
 		"the documents cannot be read":     {own, nil, errors.New("no such host"), "", []string{"warning: the issuer https://issuer.example cannot be read from here: no such host"}},
 		"the issuer is not public":         {documents(local, "a"), nil, nil, "", []string{"warning: the issuer " + local + " is not public"}},
 		"the documents of a local issuer":  {documents(local, "a"), documents(local, "a"), nil, "a", nil},
@@ -545,7 +545,7 @@ func TestIssuers(t *testing.T) {
 		})
 	}
 	found := Issuer(own, documents(name, "a", "b", "c", "d"), nil, "a")
-	if text := found[len(found)-1].Text; !strings.HasPrefix(text, "other published keys: c, d. The clusters that sign with them can act as this one.") {
+	if text := found[len(found)-1].Text; !strings.HasPrefix(text, "other published keys: c, d. Clusters that sign with them can act as this one.") {
 		t.Errorf("got %q, want the keys of other clusters", text)
 	}
 }
@@ -578,7 +578,7 @@ func TestFleets(t *testing.T) {
 	}{
 		"a fleet in order":                                  {[]Member{member("eu", "a", "shop/cart=x"), member("us", "b", "shop/cart=x")}, documents("a", "b"), nil},
 		"a cluster without its key":                         {[]Member{member("eu", "a"), member("us", "b")}, documents("a"), []string{"failed: us: key b of the cluster is not public: clouds deny the tokens"}},
-		"a key of no cluster":                               {[]Member{member("eu", "a"), member("us", "b")}, documents("a", "b", "c"), []string{"warning: key c is published, and none of the 2 clusters has it: whoever has it can act as all of them"}},
+		"a key of no cluster":                               {[]Member{member("eu", "a"), member("us", "b")}, documents("a", "b", "c"), []string{"warning: key c is published, but none of the 2 clusters serves it: anyone who holds it can act as any of them"}},
 		"two roles for one name":                            {[]Member{member("eu", "a", "shop/cart=x"), member("us", "b", "shop/cart=y")}, documents("a", "b"), []string{differ + "x in eu, y in us"}},
 		"a role for one of two":                             {[]Member{member("eu", "a", "shop/cart=x"), member("us", "b", "shop/cart=")}, documents("a", "b"), []string{differ + "x in eu, not set in us"}},
 		"a ServiceAccount of one cluster":                   {[]Member{member("eu", "a", "shop/cart=x"), member("us", "b")}, documents("a", "b"), nil},
@@ -619,13 +619,13 @@ func TestNumberOfInstallations(t *testing.T) {
 		t.Errorf("got the next step %q, want %q", several.Fix, want)
 	}
 	several = Several(&cluster.Installation{Registrations: []*admissionregistrationv1.MutatingWebhookConfiguration{one, two}, Ready: []int{2, 2}})
-	if want := "Decide which one to keep. To remove all but lanyard: kubectl delete "; !strings.HasPrefix(several.Fix, want) {
+	if want := "Choose one to keep. To remove all but lanyard: kubectl delete "; !strings.HasPrefix(several.Fix, want) {
 		t.Errorf("got the next step %q for two that serve, want %q", several.Fix, want)
 	}
-	expect(t, Installed([]*admissionregistrationv1.MutatingWebhookConfiguration{one}), []string{"warning: Lanyard is installed already: MutatingWebhookConfiguration lanyard"})
+	expect(t, Installed([]*admissionregistrationv1.MutatingWebhookConfiguration{one}), []string{"warning: Lanyard is already installed: MutatingWebhookConfiguration lanyard"})
 	expect(t, []finding.Finding{Unguarded("", 0, "", true)}, nil)
-	expect(t, []finding.Finding{Unguarded("", 2, "n/a", false)}, []string{"warning: 2 ServiceAccounts need credentials but lack the guard's label, such as n/a"})
-	expect(t, []finding.Finding{Unguarded("n", 2, "n/a", false)}, []string{"warning: 2 ServiceAccounts in the namespace n need credentials but lack the guard's label, such as n/a"})
+	expect(t, []finding.Finding{Unguarded("", 2, "n/a", false)}, []string{"warning: 2 ServiceAccounts need credentials but lack the guard's label, for example n/a"})
+	expect(t, []finding.Finding{Unguarded("n", 2, "n/a", false)}, []string{"warning: 2 ServiceAccounts in the namespace n need credentials but lack the guard's label, for example n/a"})
 	expect(t, Pods("", map[injected.State]int{injected.Current: 5}), nil)
 	expect(t, Pods("n", map[injected.State]int{injected.Stale: 2, injected.Without: 1, workload.Shadowed: 2}), []string{
 		"warning: 3 pods in the namespace n must be replaced: 2 stale, 1 without credentials",
@@ -682,9 +682,9 @@ func TestLeftovers(t *testing.T) {
 		want  string
 		fix   string
 	}{
-		"a guard, and nothing injects":        {guard, true, "failed: the guard of an installation that is gone still denies pods: ValidatingAdmissionPolicyBindings old-guard-pods, old-guard-marks", "Remove it, or install Lanyard again: " + remove},
-		"a guard beside another installation": {guard, false, "warning: an installation that is gone has left policies: ", "Remove them: " + remove},
-		"only a fence":                        {guard[1:], true, "warning: an installation that is gone has left policies: ", "Remove them: kubectl delete validatingadmissionpolicybinding/old-guard-marks"},
+		"a guard, and nothing injects":        {guard, true, "failed: the guard of a removed installation still denies pods: ValidatingAdmissionPolicyBindings old-guard-pods, old-guard-marks", "Remove it, or install Lanyard again: " + remove},
+		"a guard beside another installation": {guard, false, "warning: a removed installation left policies behind: ", "Remove them: " + remove},
+		"only a fence":                        {guard[1:], true, "warning: a removed installation left policies behind: ", "Remove them: kubectl delete validatingadmissionpolicybinding/old-guard-marks"},
 	} {
 		found := Leftovers(test.left, test.alone)
 		expect(t, found, []string{test.want})

@@ -49,8 +49,8 @@ func fleetKeys(members []Member, public *cloud.Documents) (found []finding.Findi
 		unknown = slices.DeleteFunc(unknown, func(id string) bool { return !slices.Contains(foreign, id) })
 	}
 	for _, id := range unknown {
-		found = append(found, finding.Warn("issuer_unknown_key", "If no other cluster signs with it: lanyard trust issuer --fleet --remove-key "+id+" --to PLACE", fleetPage,
-			"key %s is published, and none of the %d clusters has it: whoever has it can act as all of them", id, len(members)))
+		found = append(found, finding.Warn("issuer_unknown_key", "If no other cluster signs with it, run: lanyard trust issuer --fleet --remove-key "+id+" --to PLACE", fleetPage,
+			"key %s is published, but none of the %d clusters serves it: anyone who holds it can act as any of them", id, len(members)))
 	}
 	return found
 }
@@ -69,7 +69,7 @@ func sameNames(members []Member) (found []finding.Finding) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		if differences := differences(members, name); differences != "" {
-			found = append(found, finding.Warn("same_name", "Use the same annotations, or other names: in each cluster, it can use what the others trust.", fleetPage,
+			found = append(found, finding.Warn("same_name", "Use the same annotations, or different names: in each cluster, it can use what the others trust.", fleetPage,
 				"ServiceAccount %s is one identity for clouds, but the clusters differ: %s", name, differences))
 		}
 	}

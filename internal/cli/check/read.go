@@ -197,7 +197,7 @@ func (k *checkCommand) absent(ctx context.Context) {
 	k.issuer(ctx)
 	if k.serviceAccount != "" {
 		k.add("dry run", finding.Skip("not_installed", "Install Lanyard first.", "install/README.md",
-			"pods of ServiceAccount %s/%s were not tried: Lanyard is not installed", k.namespace, k.serviceAccount))
+			"pods of ServiceAccount %s/%s were not tested: Lanyard is not installed", k.namespace, k.serviceAccount))
 	}
 }
 
@@ -242,9 +242,9 @@ func (k *checkCommand) replicas(ctx context.Context, registration *admissionregi
 	reference := cluster.Entry(registration, cluster.PodWebhook).ClientConfig
 	switch {
 	case errors.Is(err, cluster.ErrOutside):
-		return finding.DoesNotApply("the webhook runs outside of the cluster, at %s", *reference.URL)
+		return finding.DoesNotApply("the webhook runs outside the cluster, at %s", *reference.URL)
 	case apierrors.IsNotFound(err):
-		return finding.Fail("no_service", fmt.Sprintf("Install Lanyard again, or remove what is left: kubectl delete mutatingwebhookconfiguration/%[1]s validatingwebhookconfiguration/%[1]s", registration.Name), "operations/README.md#remove-it",
+		return finding.Fail("no_service", fmt.Sprintf("Install Lanyard again, or remove the rest of it: kubectl delete mutatingwebhookconfiguration/%[1]s validatingwebhookconfiguration/%[1]s", registration.Name), "operations/README.md#remove-it",
 			"Service %s/%s does not exist", reference.Service.Namespace, reference.Service.Name)
 	case err != nil:
 		return finding.Unreadable("Service "+reference.Service.Namespace+"/"+reference.Service.Name, err)
@@ -335,7 +335,7 @@ func (k *checkCommand) rights(ctx context.Context) []finding.Finding {
 			found = append(found, noRight(object[0], object[1]))
 		}
 	}
-	return orPassed(found, "you may create all %d kinds of objects that an install creates", len(all))
+	return orPassed(found, "you may create all %d kinds of objects that the installation needs", len(all))
 }
 
 // exchangeTokens adds a line for each token that was presented to its cloud.
@@ -501,7 +501,7 @@ func (k *checkCommand) dryRuns(ctx context.Context, asker *workload.Asker, regis
 	registered := registration != nil && cluster.Entry(registration, cluster.ProbeWebhook) != nil
 	if called.Status == finding.OK && tried.Status != finding.OK && !registered && !probe.Denied(answer.Problem()) {
 		called = finding.Skip("not_known", "Ask an administrator for the ClusterRole lanyard-view.", "operations/README.md#rights-of-readers",
-			"it is not known whether the API server called the webhook: the webhook configurations were not read")
+			"could not determine whether the API server called the webhook: the webhook configurations were not read")
 	}
 	k.add("probe", called)
 	switch {
@@ -509,9 +509,9 @@ func (k *checkCommand) dryRuns(ctx context.Context, asker *workload.Asker, regis
 		k.add("dry run", tried)
 	case s.chosen == nil && len(s.unread) > 0:
 		k.add("dry run", finding.Skip("not_known", "Name a ServiceAccount with --service-account.", "",
-			"no ServiceAccount was tried: not all of them can be read"))
+			"no ServiceAccount was tested: not all of them can be read"))
 	case s.chosen == nil:
-		k.add("dry run", finding.DoesNotApply("no ServiceAccount needs credentials yet, so that none was tried"))
+		k.add("dry run", finding.DoesNotApply("no ServiceAccount needs credentials yet, so none was tested"))
 	}
 }
 
@@ -533,7 +533,7 @@ func (k *checkCommand) judge(serviceAccount string, unread error, answer *worklo
 		return called, finding.Unreadable("ServiceAccount "+serviceAccount, unread)
 	case answer.Err != nil:
 		return called, finding.Skip("not_known", "Pass the webhook's configuration file with --config.", "cli/README.md#settings-of-the-webhook",
-			"pods of ServiceAccount %s were not tried: %v", serviceAccount, answer.Err)
+			"pods of ServiceAccount %s were not tested: %v", serviceAccount, answer.Err)
 	}
 	tried = probe.Injection(k.settings, serviceAccount, response)
 	tried.Text += " (evaluated here, not by the cluster)"

@@ -48,14 +48,14 @@ type bundle struct {
 func (b *bundle) addFlags(k *trustCommand) {
 	flags := k.cmd.Flags()
 	b.AddFiles(k.cmd)
-	flags.StringArrayVar(&b.old.Files.Filenames, "diff", nil, "File or directory with older CredentialsRequests: show what changed since. Can be repeated.")
-	command.AddChoice(k.cmd, &b.cloud, "cloud", "Cloud whose CredentialsRequests are read, instead of all", append([]string{""}, clouds()...)...)
-	flags.StringVar(&b.name, "name", "", "Start of the names of the identities, such as the name of the cluster.")
-	flags.StringVar(&b.rolePrefix, "role-arn-prefix", "", "Start of the ARNs of the roles, such as arn:aws:iam::111122223333:role/. Defaults to the webhook's.")
+	flags.StringArrayVar(&b.old.Files.Filenames, "diff", nil, "File or directory with older CredentialsRequests to compare with. Can be repeated.")
+	command.AddChoice(k.cmd, &b.cloud, "cloud", "Read only the CredentialsRequests of this cloud", append([]string{""}, clouds()...)...)
+	flags.StringVar(&b.name, "name", "", "Prefix of the names of the identities, such as the name of the cluster.")
+	flags.StringVar(&b.rolePrefix, "role-arn-prefix", "", "Prefix of the ARNs of the roles, such as arn:aws:iam::111122223333:role/. Defaults to the setting of the webhook.")
 	flags.StringVar(&k.flags.ResourceGroup, "resource-group", "", "Resource group of the managed identities. By default, the output asks for it.")
 	flags.StringVar(&b.scope, "scope", "", "Scope of Azure's roles, such as /subscriptions/ID/resourceGroups/NAME.")
-	flags.StringVar(&b.pool, "workload-identity-provider", "", "Workload identity provider of Google. Defaults to the webhook's.")
-	flags.StringVar(&k.flags.Project, "project", "", "ID of the project of Google's service accounts and roles.")
+	flags.StringVar(&b.pool, "workload-identity-provider", "", "Google workload identity provider. Defaults to the setting of the webhook.")
+	flags.StringVar(&k.flags.Project, "project", "", "Project ID of the Google service accounts and roles.")
 }
 
 // check returns an error for flags and arguments that do not fit together.

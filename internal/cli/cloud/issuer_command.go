@@ -43,8 +43,8 @@ func newTrustIssuerCommand(c *command.CLI) *cobra.Command {
 	})
 	k.Output.AddFlag(cmd, "Issuer")
 	fs := cmd.Flags()
-	fs.StringVar(&k.to, "to", "", "Directory, s3://BUCKET/PATH, gs://BUCKET/PATH or azblob://ACCOUNT/CONTAINER to publish the documents in.")
-	fs.StringVar(&k.issuer, "issuer", "", "With --to: the issuer in the documents. Without it, the cluster's.")
+	fs.StringVar(&k.to, "to", "", "Where to publish the documents: a directory, s3://BUCKET/PATH, gs://BUCKET/PATH or azblob://ACCOUNT/CONTAINER.")
+	fs.StringVar(&k.issuer, "issuer", "", "With --to: the issuer in the documents. Defaults to the cluster's.")
 	fs.BoolVar(&k.fleet, "fleet", false, "With --to: keep the published keys of other clusters. All clusters with the same issuer can act as each other.")
 	fs.StringArrayVar(&k.remove, "remove-key", nil, "With --to: ID of a published key to remove. Can be repeated.")
 	fs.StringVar(&k.publicKey, "public-key", "", "With --to and --issuer: PEM file with the public keys of a cluster that does not exist yet.")
@@ -166,13 +166,13 @@ func (k *trustIssuerCommand) published(ctx context.Context, at string) (*Documen
 	_, distrusted := errors.AsType[*tls.CertificateVerificationError](err)
 	switch {
 	case distrusted:
-		return nil, fmt.Errorf("read the published documents: %w; name the CA with --ca-file", err)
+		return nil, fmt.Errorf("read the published documents: %w; pass the CA with --ca-file", err)
 	case isUnread:
 		reason := unread.Error()
 		if noResponse {
 			reason = "no response" // and not the texts of proxies and resolvers
 		}
-		k.Note("warning: no documents were found at %s (%s): these are the first ones, and must not replace others", at, reason)
+		k.Note("warning: no documents were found at %s (%s): make sure that these documents replace no others", at, reason)
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("read the published documents of %s: %w", at, err)

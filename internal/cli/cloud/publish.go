@@ -120,7 +120,7 @@ func (d *Documents) Merge(published *Documents, fleet bool, remove []string) (*D
 	merged.Keys, merged.texts = maps.Clone(d.Keys), maps.Clone(d.texts)
 	for _, id := range kept {
 		if d.Keys[id] != "" {
-			return nil, fmt.Errorf("key %s is published, but is not the cluster's key of this ID; pass --remove-key %s if no other cluster signs with it", id, id)
+			return nil, fmt.Errorf("key %s is published, but differs from the cluster's key with this ID; pass --remove-key %s if no other cluster signs with it", id, id)
 		}
 		merged.Keys[id], merged.texts[id] = published.Keys[id], published.texts[id]
 	}
@@ -198,7 +198,7 @@ func UpdateDirectory(dir string, change func(published *Documents) (*Documents, 
 	}
 	lock, err := os.OpenFile(filepath.Join(dir, ".lanyard.lock"), os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("another lanyard is writing there: %w; run the command again, or remove the file if no other one runs", err)
+		return fmt.Errorf("another lanyard is writing to the directory: %w; run the command again, or remove the file if no other lanyard runs", err)
 	}
 	if err != nil {
 		return err

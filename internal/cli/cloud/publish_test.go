@@ -125,7 +125,7 @@ func TestMerge(t *testing.T) {
 		"a key that nobody has is not removed":                    {both, true, []string{"c"}, "--remove-key c: no such key is published; of other clusters are b"},
 		"nothing is removed from nothing":                         {nil, true, []string{"b"}, "--remove-key b: no such key is published; of other clusters are none"},
 		"a key of the cluster is not removed":                     {both, true, []string{"a"}, "--remove-key a: the cluster itself has this key, so clouds would deny its tokens; run the command in another cluster of the fleet"},
-		"another key with the cluster's ID is an error":           {documents(t, name, keyAElse), true, nil, "key a is published, but is not the cluster's key of this ID; pass --remove-key a if no other cluster signs with it"},
+		"another key with the cluster's ID is an error":           {documents(t, name, keyAElse), true, nil, "key a is published, but differs from the cluster's key with this ID; pass --remove-key a if no other cluster signs with it"},
 		"another key with the cluster's ID is replaced":           {documents(t, name, keyAElse), true, []string{"a"}, "a"},
 	} {
 		merged, err := own.Merge(test.published, test.fleet, test.remove)
@@ -186,7 +186,7 @@ func TestTwoPublishersOfADirectory(t *testing.T) {
 	if err := publish(first, func() { denied = publish(second, func() {}) }); err != nil {
 		t.Fatal(err)
 	}
-	if denied == nil || !strings.Contains(denied.Error(), "another lanyard is writing there") {
+	if denied == nil || !strings.Contains(denied.Error(), "another lanyard is writing to the directory") {
 		t.Errorf("got error %v, want the lock", denied)
 	}
 	if err := publish(second, func() {}); err != nil {

@@ -203,7 +203,7 @@ func unknown(what string, err error) finding.Finding {
 	if right := finding.LackedRight(err); right != "" {
 		return finding.Skip(finding.MissingRight, "Ask an administrator for the right.", "", "%s: not known: you may not %s", what, right)
 	}
-	return finding.Skip("", "Try again. If the error stays, read it: it is of the program that was asked.", "", "%s: not known: %v", what, err)
+	return finding.Skip("", "Try again. If the error persists, look at the program that returned it.", "", "%s: not known: %v", what, err)
 }
 
 // notFromAPod is a limit of every exchange.
@@ -243,7 +243,7 @@ func newReader(ctx context.Context, c *command.CLI, evaluate bool) (*reader, err
 func readerOf(ctx context.Context, c *command.CLI, args []string) (read *reader, namespace, name string, err error) {
 	names, err := serviceAccountNames(args)
 	if err == nil && len(names) != 1 {
-		err = command.Usagef("%d objects are named: this command is for one", len(names))
+		err = command.Usagef("%d objects are named: this command takes one", len(names))
 	}
 	if err != nil {
 		return nil, "", "", err
@@ -300,8 +300,8 @@ func NewTokenCommand(c *command.CLI) *cobra.Command {
 	c.AddConfig(cmd)
 	c.AddOverrides(cmd)
 	fs := cmd.Flags()
-	fs.StringVar(&k.receiver, "for", "", "Who the token is for: aws, azure, gcp, a custom provider, or an audience.")
-	fs.BoolVar(&k.raw, "raw", false, "Write the token, and nothing else.")
+	fs.StringVar(&k.receiver, "for", "", "Receiver of the token: aws, azure, gcp, a custom provider, or an audience.")
+	fs.BoolVar(&k.raw, "raw", false, "Print only the token.")
 	fs.BoolVar(&k.exchange, "exchange", false, "Present the token to the cloud.")
 	AddEndpoint(fs, &k.endpoint, &k.caFile)
 	fs.StringVar(&k.scope, "scope", "", "With --exchange and --for azure: the scope to ask for. Defaults to the scope of Azure Resource Manager.")
@@ -314,7 +314,7 @@ func NewTokenCommand(c *command.CLI) *cobra.Command {
 // AddEndpoint adds the flags that send tokens to another place than the cloud. They are
 // for tests and for private endpoints, so no help text shows them.
 func AddEndpoint(fs *pflag.FlagSet, endpoint, caFile *string) {
-	fs.StringVar(endpoint, "endpoint", "", "With --exchange: the scheme and host to use in place of the cloud's, such as https://sts.example.com.")
+	fs.StringVar(endpoint, "endpoint", "", "With --exchange: scheme and host to use instead of the cloud's, such as https://sts.example.com.")
 	fs.StringVar(caFile, "ca-file", "", "With --exchange: PEM file with the CA of the cloud's certificate. Defaults to the CAs of the system.")
 	for _, name := range []string{"endpoint", "ca-file"} {
 		_ = fs.MarkHidden(name) // the error is for a flag that does not exist

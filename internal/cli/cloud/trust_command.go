@@ -62,7 +62,7 @@ func NewTrustCommand(c *command.CLI) *cobra.Command {
 	})
 	k.addFlags("the provider", outputShell, outputTerraform)
 	k.bundle.addFlags(k)
-	k.cmd.Flags().BoolVar(&k.uploadKeys, "upload-keys", false, "Register the cluster's public keys, so that the provider does not have to read the issuer. They always are if the issuer is not public.")
+	k.cmd.Flags().BoolVar(&k.uploadKeys, "upload-keys", false, "Register the cluster's public keys, so that the provider need not read the issuer. This is the default if the issuer is not public.")
 	k.cmd.Flags().StringToStringVar(&k.given, "parameter", nil, "Parameter of the provider, as NAME=VALUE. Defaults to the annotation. Can be repeated.")
 	k.cmd.AddCommand(append(cloudCommands(c), newTrustIssuerCommand(c))...)
 	return k.cmd
@@ -102,8 +102,8 @@ func cloudCommands(c *command.CLI) []*cobra.Command {
 	azure.cmd.Flags().StringVar(&azure.flags.ResourceGroup, "resource-group", "", "Resource group of the managed identity. By default, the output asks for it.")
 	gcp.parameter("workload-identity-provider", "Workload identity provider.")
 	gcp.parameter("service-account", "E-mail of the service account to impersonate, or its name if the webhook has a default project.")
-	gcp.cmd.Flags().StringVar(&gcp.flags.Project, "project", "", "ID of the provider's project. Defaults to a command that looks it up.")
-	gcp.cmd.Flags().BoolVar(&gcp.uploadKeys, "upload-keys", false, "Upload the cluster's public keys, so that Google does not have to read the issuer. They always are if the issuer is not public.")
+	gcp.cmd.Flags().StringVar(&gcp.flags.Project, "project", "", "Project ID of the provider. By default, the output looks it up.")
+	gcp.cmd.Flags().BoolVar(&gcp.uploadKeys, "upload-keys", false, "Upload the cluster's public keys, so that Google need not read the issuer. This is the default if the issuer is not public.")
 	return []*cobra.Command{aws.cmd, azure.cmd, gcp.cmd}
 }
 
@@ -118,7 +118,7 @@ func newCloudCommand(c *command.CLI, name string) *trustCommand {
 	})
 	k.cmd.ValidArgsFunction = c.CompleteServiceAccounts()
 	k.addFlags(exchange.Clouds()[name].Title, outputShell, outputTerraform)
-	command.AddChoice(k.cmd, &k.part, "part", "Part of the shell's or Terraform's output", partAll, partCluster, partServiceAccount)
+	command.AddChoice(k.cmd, &k.part, "part", "Print only a part of the shell or Terraform output", partAll, partCluster, partServiceAccount)
 	return k
 }
 
@@ -254,11 +254,11 @@ func (k *trustCommand) differs(first *Token) error {
 		p := &k.definition.Parameters[i]
 		got, want := t.Values[p.Name], first.Values[p.Name]
 		if isOfIdentity(k.definition, p) && got != want && got != anyGUID && want != anyGUID {
-			return fmt.Errorf("%s is %q for %s, and %q for %s: each needs a command of its own", k.definition.Key(p.Name), want, first.ServiceAccount, got, t.ServiceAccount)
+			return fmt.Errorf("%s is %q for %s, and %q for %s: run the command once for each", k.definition.Key(p.Name), want, first.ServiceAccount, got, t.ServiceAccount)
 		}
 	}
 	if t.Audience != first.Audience {
-		return fmt.Errorf("the audience is %q for %s, and %q for %s: each needs a command of its own", first.Audience, first.ServiceAccount, t.Audience, t.ServiceAccount)
+		return fmt.Errorf("the audience is %q for %s, and %q for %s: run the command once for each", first.Audience, first.ServiceAccount, t.Audience, t.ServiceAccount)
 	}
 	return nil
 }

@@ -17,7 +17,7 @@ func TestWhatMustBeRestartedByHand(t *testing.T) {
 		"a StatefulSet":                 {"statefulset", "{spec: {updateStrategy: {type: RollingUpdate}}}", ""},
 		"a StatefulSet that keeps pods": {"statefulset", "{spec: {updateStrategy: {type: OnDelete}}}", "its update strategy is OnDelete: delete its pods"},
 		"a DaemonSet that keeps pods":   {"daemonset", "{spec: {updateStrategy: {type: OnDelete}}}", "its update strategy is OnDelete: delete its pods"},
-		"a pod on its own":              {"pod", "{}", "nothing replaces it: delete it, and create it again"},
+		"a pod on its own":              {"pod", "{}", "no controller replaces it: delete it, and create it again"},
 		"a Job":                         {"job", "{}", "its pods are not replaced when its template changes"},
 		"a ReplicaSet without an owner": {"replicaset", "{}", "its pods are not replaced when its template changes"},
 	} {

@@ -294,7 +294,7 @@ func NamesServiceAccount(object *unstructured.Unstructured) bool {
 // somebody must, or empty if it would.
 func (k *Kind) ByHand(object *unstructured.Unstructured) string {
 	if k.Kind == "Pod" {
-		return "nothing replaces it: delete it, and create it again"
+		return "no controller replaces it: delete it, and create it again"
 	}
 	if !k.Restarts {
 		return "its pods are not replaced when its template changes"

@@ -21,7 +21,7 @@ import (
 )
 
 // ErrOutside is the error for a webhook that the API server does not call through a Service.
-var ErrOutside = errors.New("the webhook runs outside of the cluster")
+var ErrOutside = errors.New("the webhook runs outside the cluster")
 
 // webhook is what is behind one registration.
 type webhook struct {

@@ -71,7 +71,7 @@ func TestTheOptionsOfAnInstallation(t *testing.T) {
 		"a Service without a selector":     {func(i *installed) { i.service.Spec.Selector = nil }, "service lanyard-system/lanyard-webhook: no deployment has its pods"},
 		"a Service that is not there":      {func(i *installed) { i.service.Name = "x" }, "service lanyard-system/lanyard-webhook: services \"lanyard-webhook\" not found"},
 		"a Deployment elsewhere":           {func(i *installed) { i.deployment.Namespace = "x" }, "service lanyard-system/lanyard-webhook: no deployment has its pods"},
-		"a webhook outside of the cluster": {nil, "the webhook runs outside of the cluster"},
+		"a webhook outside of the cluster": {nil, "the webhook runs outside the cluster"},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			t.Parallel()

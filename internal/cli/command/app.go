@@ -359,12 +359,12 @@ func (c *CLI) Exit(err error, help string) int {
 
 // AddConfig adds the flag --config, to a command that uses settings.
 func (c *CLI) AddConfig(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&c.ConfigPath, "config", "", "Configuration file of the webhook, with its settings. Without it, the settings are read in the cluster.")
+	cmd.Flags().StringVar(&c.ConfigPath, "config", "", "Configuration file of the webhook. By default, the settings are read from the cluster.")
 }
 
 // AddOverrides adds the flag --overrides, to a command that uses ProbePod.
 func (c *CLI) AddOverrides(cmd *cobra.Command) {
-	cmd.Flags().Func("overrides", "Fields of the pod of a dry run, in JSON or YAML, that the policies of the cluster ask for. Without it, the pod has the image and labels of the webhook's own pods.",
+	cmd.Flags().Func("overrides", "Fields of the dry-run pod in JSON or YAML, for policies of the cluster that require them. Defaults to the image and labels of the webhook's pods.",
 		func(text string) (err error) {
 			c.overrides, err = probe.ParseOverrides(text)
 			return err

@@ -112,7 +112,7 @@ const (
 // AddFlag adds the flag. Without a value, it means client.
 func (d *DryRun) AddFlag(cmd *cobra.Command) {
 	*d = DryRunNone
-	AddChoice(cmd, (*string)(d), "dry-run", "Only show the changes. client sends nothing, server sends each change as a dry run",
+	AddChoice(cmd, (*string)(d), "dry-run", "Only show the changes: client sends no request, server sends dry-run requests",
 		string(DryRunNone), string(DryRunClient), string(DryRunServer))
 	cmd.Flags().Lookup("dry-run").NoOptDefVal = string(DryRunClient)
 }
@@ -130,7 +130,7 @@ func (d DryRun) Requests() []string {
 
 // AddAllNamespaces adds the flag --all-namespaces.
 func AddAllNamespaces(cmd *cobra.Command, all *bool) {
-	cmd.Flags().BoolVarP(all, "all-namespaces", "A", false, "All namespaces, instead of --namespace.")
+	cmd.Flags().BoolVarP(all, "all-namespaces", "A", false, "Use all namespaces instead of --namespace.")
 }
 
 // AddChoice adds a flag with a fixed set of values.

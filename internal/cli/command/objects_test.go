@@ -153,7 +153,7 @@ func TestOneObject(t *testing.T) {
 	if info, err := apiServer(t).Object(&Selection{}, []string{"pod/web"}); err != nil || info.Name != "web" {
 		t.Errorf("got %v and %v", info, err)
 	}
-	if _, err := apiServer(t).Object(&Selection{}, []string{"pod/web", "pod/b"}); err == nil || err.Error() != "2 objects are named: this command is for one" {
+	if _, err := apiServer(t).Object(&Selection{}, []string{"pod/web", "pod/b"}); err == nil || err.Error() != "2 objects are named: this command takes one" {
 		t.Errorf("got %v", err)
 	}
 }

@@ -168,7 +168,7 @@ func (c *CLI) Objects(s *Selection, args []string) ([]*resource.Info, error) {
 func (c *CLI) Object(s *Selection, args []string) (*resource.Info, error) {
 	infos, err := c.Objects(s, args)
 	if err == nil && len(infos) != 1 {
-		err = Usagef("%d objects are named: this command is for one", len(infos))
+		err = Usagef("%d objects are named: this command takes one", len(infos))
 	}
 	if err != nil {
 		return nil, err

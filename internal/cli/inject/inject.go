@@ -403,9 +403,9 @@ func NewCommand(c *command.CLI) *cobra.Command {
 		groups.FlagSet(name).VisitAll(cmd.Flags().AddFlag)
 	}
 	config := *k.all.Lookup("config")
-	config.Usage = "YAML file with the settings of the webhook, as its own --config. Other settings in it have no effect."
+	config.Usage = "YAML file with settings of the webhook, as in its own --config. Settings about the server are ignored."
 	cmd.Flags().AddFlag(&config)
-	cmd.Flags().BoolVar(&k.cluster, "cluster", false, "Use the settings of the webhook in the cluster, instead of flags of the webhook, and the ServiceAccounts and Namespaces of the cluster that the manifests do not have.")
+	cmd.Flags().BoolVar(&k.cluster, "cluster", false, "Read from the cluster the settings of the webhook, and ServiceAccounts and Namespaces that the manifests lack. Cannot be combined with flags of the webhook.")
 	return cmd
 }
 

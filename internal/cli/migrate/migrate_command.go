@@ -45,13 +45,13 @@ func NewCommand(c *command.CLI) *cobra.Command {
 	k.AddConfig(cmd)
 	command.AddAllNamespaces(cmd, &k.All)
 	names := peer.Names()
-	cmd.Flags().StringSliceVar(&k.from, "from", nil, "The webhooks to take over from, separated by commas: "+strings.Join(names, ", ")+".")
+	cmd.Flags().StringSliceVar(&k.from, "from", nil, "Comma-separated webhooks to take over from: "+strings.Join(names, ", ")+".")
 	// The error is for a flag that does not exist.
 	_ = cmd.RegisterFlagCompletionFunc("from", cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp))
 	cmd.Flags().StringArrayVarP(&k.Files.Filenames, "filename", "f", nil,
 		"File or directory with manifests in YAML or JSON, or - for the standard input, instead of the cluster. Can be repeated.")
-	cmd.Flags().BoolVar(&k.write, "write", false, "Write the changes onto the ServiceAccounts.")
-	cmd.Flags().BoolVar(&k.remove, "remove", false, "Also remove the annotations of the other webhook that are not needed any more.")
+	cmd.Flags().BoolVar(&k.write, "write", false, "Write the changes to the ServiceAccounts.")
+	cmd.Flags().BoolVar(&k.remove, "remove", false, "Also remove annotations of the other webhook that are no longer needed.")
 	return cmd
 }
 

@@ -345,7 +345,7 @@ func (in *Input) new() NewPod {
 // unknown describes a new pod whose credentials are not known.
 func (in *Input) unknown() NewPod {
 	n := NewPod{Outcome: injected.Unknown, Finding: finding.Finding{
-		Status: finding.Skipped, Text: "the credentials of a new pod are not known: " + in.Answer.Err.Error(), Fix: "Try again. If the error stays, see: lanyard check",
+		Status: finding.Skipped, Text: "could not determine the credentials of a new pod: " + in.Answer.Err.Error(), Fix: "Try again. If the error persists, run: lanyard check",
 	}}
 	switch {
 	case in.ServiceAccount == nil:
@@ -417,16 +417,16 @@ var fixes = map[reason.Reason]string{
 	reason.InvalidMountPath:   "Write the path as the message shows, or leave the container out with skip-containers.",
 	reason.VolumeNameTaken:    "Rename one of the two volumes.",
 	reason.TooLarge:           "Make the pod smaller.",
-	reason.LookupFailed:       "Try again. If the error stays, see: lanyard check",
-	reason.Overloaded:         "Try again. If the error stays, see: lanyard check",
+	reason.LookupFailed:       "Try again. If the error persists, run: lanyard check",
+	reason.Overloaded:         "Try again. If the error persists, run: lanyard check",
 }
 
 // denials are the sentence in front of the message and the fix of a denial, by its origin.
 // ByLanyard has fixes, and ByNoCall has callFix.
 var denials = map[Denier][2]string{
 	ByNoCall:     {"the API server cannot call Lanyard: ", ""},
-	ByFailedCall: {"", "Ask for the webhook in the message: it must respond again. Lanyard did not deny the pod."},
-	ByOther:      {"", "Ask for the webhook or policy in the message. Lanyard did not deny the pod."},
+	ByFailedCall: {"", "Restore the webhook that the message names, or ask its owner. Lanyard did not deny the pod."},
+	ByOther:      {"", "Ask the owner of the webhook or policy that the message names. Lanyard did not deny the pod."},
 }
 
 // denied returns the reason for the denial of a new pod.
@@ -435,7 +435,7 @@ func (in *Input) denied() NewPod {
 	n := problem(Denied, denial.Reason, denials[denial.By][0]+denial.Message, denials[denial.By][1])
 	switch {
 	case denial.By == ByGuard && in.absent():
-		n.Text, n.Fix = "the guard of an installation that is gone denies new pods", in.removal()
+		n.Text, n.Fix = "the guard of a removed installation denies new pods", in.removal()
 	case in.waits() && (denial.Reason == reason.IdentityRequired || denial.By == ByGuard):
 		name, label := in.ServiceAccountName, annotations.IdentityLabel
 		hint := in.hint()
@@ -609,7 +609,7 @@ func (in *Input) uncalled() NewPod {
 	case in.unreachable() != "":
 		n.Text, n.Fix = "the API server cannot call Lanyard: "+in.unreachable(), callFix(in.unreachable())
 	case in.Probe != nil && in.Probe.Problem() != nil && !in.Probe.Denial.ShowsCall():
-		n.Text, n.Fix = "the API server did not call Lanyard for this pod. The cause is not known, because the pod of a probe was not created: "+in.Probe.Problem().Error(), checkFix
+		n.Text, n.Fix = "the API server did not call Lanyard for this pod. The cause is unknown, because the probe pod was not created: "+in.Probe.Problem().Error(), checkFix
 	case certain && in.Registration != nil:
 		n.Text, n.Fix = "the API server did not call Lanyard for this pod, though it can, and the webhook "+cluster.PodWebhook+" selects it", checkFix
 	default:
@@ -714,7 +714,7 @@ var sentences = []struct {
 	{injected.None, "", others, "it has the credentials of another webhook, and its ServiceAccount asks Lanyard for none"},
 	{injected.Current, "", others, "it has the credentials of a new pod, from another webhook"},
 	{injected.Excluded, "", nowhere, "it has no credentials, because Lanyard is not called for it"},
-	{injected.Excluded, "", anywhere, "it has credentials from before, when Lanyard was called for it"},
+	{injected.Excluded, "", anywhere, "it has credentials from when Lanyard was still called for it"},
 	{injected.OptedOut, "", anywhere, "it asks for no credentials"},
 	{injected.None, "", anywhere, "it has no credentials, like a new pod"},
 	{injected.LeftOut, "", anywhere, "none of its containers gets credentials, like a new pod"},
@@ -724,7 +724,7 @@ var sentences = []struct {
 	{injected.Without, "", anywhere, "it has no credentials, and a new pod gets some"},
 	{injected.Stale, injected.Without, anywhere, "it has credentials, and a new pod gets none"},
 	{injected.Stale, injected.None, anywhere, "it has credentials, and a new pod gets none"},
-	{injected.Stale, "", anywhere, "its credentials differ from the credentials of a new pod"},
+	{injected.Stale, "", anywhere, "its credentials differ from those of a new pod"},
 	{injected.Current, "", nowhere, "it has no credentials, like a new pod"},
 	{injected.Current, "", anywhere, "it has the credentials of a new pod"},
 	{Shadowed, "", anywhere, "it has the credentials of a new pod, but SDKs may ignore them"},
@@ -854,15 +854,15 @@ func (in *Input) restart() string {
 	_, name, _ := strings.Cut(o.Name, "/")
 	switch {
 	case o.Name == "":
-		return "Nothing replaces this pod. Delete it, and create it again from its manifest: " + remove
+		return "No controller replaces this pod. Delete it, and create it again from its manifest: " + remove
 	case o.Kind.Restarts && o.ByHand == "":
 		return "Restart its workload: kubectl rollout restart " + o.Name + namespace
 	case o.Kind.Restarts:
 		return fmt.Sprintf("A restart of %s does not replace the pod: %s. %s%s", o.Name, o.ByHand, recreated, remove)
 	case o.Kind.Kind == "CronJob":
-		return fmt.Sprintf("The next Job of %s gets them. To start a Job now: kubectl create job %s-again --from=%s%s", o.Name, name, o.Name, namespace)
+		return fmt.Sprintf("The next Job of %s gets the credentials. To start a Job now: kubectl create job %s-again --from=%s%s", o.Name, name, o.Name, namespace)
 	case o.Kind.Kind == "Job":
-		return fmt.Sprintf("A Job is not restarted. Delete the Job, and create it again from its manifest: kubectl delete %s%s", o.Name, namespace)
+		return fmt.Sprintf("A Job cannot be restarted. Delete it, and create it again from its manifest: kubectl delete %s%s", o.Name, namespace)
 	case o.Kind.Kind == "":
 		return fmt.Sprintf("Restart %s with the program that manages it, or delete the pod, if its controller creates a new one: %s", o.Name, remove)
 	}

@@ -208,7 +208,7 @@ func TestNewPods(t *testing.T) {
 		},
 		"a policy denies the pod of the probe": {
 			func(in *Input) { in.Got, in.Probe = newPod(), denied(ByOther, "Kyverno: no") },
-			injected.Without, "", "the API server did not call Lanyard for this pod. The cause is not known, because the pod of a probe was not created: Kyverno: no", true,
+			injected.Without, "", "the API server did not call Lanyard for this pod. The cause is unknown, because the probe pod was not created: Kyverno: no", true,
 		},
 		"Lanyard denies the pod": {
 			func(in *Input) {
@@ -282,7 +282,7 @@ func TestNewPods(t *testing.T) {
 		},
 		"the answer is not known": {
 			func(in *Input) { in.Got, in.Answer.Err = nil, errors.New("EOF") },
-			injected.Unknown, "", "the credentials of a new pod are not known: EOF", false,
+			injected.Unknown, "", "could not determine the credentials of a new pod: EOF", false,
 		},
 		"the ServiceAccount may not be read, and the pod is injected": {
 			func(in *Input) { in.ServiceAccount = nil }, Injected, reason.Injected, "a new pod gets aws", false,
@@ -314,7 +314,7 @@ func TestRunningPods(t *testing.T) {
 		fix    bool
 	}{
 		"the same role":   {func(in *Input) { in.Live = injectedPod(t, role) }, injected.Current, "it has the credentials of a new pod", false},
-		"another role":    {func(in *Input) { in.Live = injectedPod(t, role+"2") }, injected.Stale, "its credentials differ from the credentials of a new pod", true},
+		"another role":    {func(in *Input) { in.Live = injectedPod(t, role+"2") }, injected.Stale, "its credentials differ from those of a new pod", true},
 		"none, but asked": {func(in *Input) { in.Live = newPod() }, injected.Without, "it has no credentials, and a new pod gets some: it was created before its ServiceAccount was annotated, or while Lanyard was not called", true},
 		"none, as a new":  {func(in *Input) { in.Live, in.Got, in.ServiceAccount.Annotations = newPod(), newPod(), nil }, injected.None, "it has no credentials, like a new pod", false},
 		"more than a new": {func(in *Input) {
@@ -362,7 +362,7 @@ func TestRunningPodsInTheWordsOfStatus(t *testing.T) {
 		},
 		"excluded after the injection": {
 			func(in *Input) { in.Live, in.Got, in.Called = injectedPod(t, role), newPod(), false },
-			injected.Excluded, cluster.GuardExcluded, "it has credentials from before",
+			injected.Excluded, cluster.GuardExcluded, "it has credentials from when",
 		},
 		"opted out": {
 			func(in *Input) {
@@ -425,7 +425,7 @@ func TestARunningPodOfAnotherWebhook(t *testing.T) {
 		line   string
 	}{
 		"the same role": {func(in *Input) { in.Live = theirs(role) }, injected.Current, "it has the credentials of a new pod, from another webhook", moved.String()},
-		"another role":  {func(in *Input) { in.Live = theirs(role + "2") }, injected.Stale, "its credentials differ from the credentials of a new pod", "main: aws-role-arn: running pod " + role + "2, new pod " + role},
+		"another role":  {func(in *Input) { in.Live = theirs(role + "2") }, injected.Stale, "its credentials differ from those of a new pod", "main: aws-role-arn: running pod " + role + "2, new pod " + role},
 		"a role of its own": {func(in *Input) {
 			in.Live, in.Sent, in.Got = theirs(role, corev1.EnvVar{Name: "AWS_ROLE_ARN", Value: role + "-own"}, corev1.EnvVar{Name: "AWS_WEB_IDENTITY_TOKEN_FILE", Value: moved.Got}), own, injectPod(t, own, role)
 		}, injected.Current, "it has the credentials of a new pod, from another webhook", moved.String()},
@@ -480,9 +480,9 @@ func TestTheFixIsForOneWorkload(t *testing.T) {
 	}{
 		"a Deployment":        {Owner{"deployment/cart", kind("deployment"), ""}, "Restart its workload: kubectl rollout restart deployment/cart --namespace shop"},
 		"a paused Deployment": {Owner{"deployment/cart", kind("deployment"), "it is paused"}, "A restart of deployment/cart does not replace the pod: it is paused. Delete the pod, and its controller creates a new one: kubectl delete pod cart-0 --namespace shop"},
-		"no owner":            {Owner{}, "Nothing replaces this pod. Delete it, and create it again from its manifest: kubectl delete pod cart-0 --namespace shop"},
-		"a Job":               {Owner{"job/load", kind("job"), "x"}, "A Job is not restarted. Delete the Job, and create it again from its manifest: kubectl delete job/load --namespace shop"},
-		"a CronJob":           {Owner{"cronjob/load", kind("cronjob"), "x"}, "The next Job of cronjob/load gets them. To start a Job now: kubectl create job load-again --from=cronjob/load --namespace shop"},
+		"no owner":            {Owner{}, "No controller replaces this pod. Delete it, and create it again from its manifest: kubectl delete pod cart-0 --namespace shop"},
+		"a Job":               {Owner{"job/load", kind("job"), "x"}, "A Job cannot be restarted. Delete it, and create it again from its manifest: kubectl delete job/load --namespace shop"},
+		"a CronJob":           {Owner{"cronjob/load", kind("cronjob"), "x"}, "The next Job of cronjob/load gets the credentials. To start a Job now: kubectl create job load-again --from=cronjob/load --namespace shop"},
 		"a ReplicaSet":        {Owner{"replicaset/cart-1", kind("replicaset"), "x"}, "Delete the pod, and its controller creates a new one: kubectl delete pod cart-0 --namespace shop"},
 		"a custom kind":       {Owner{"rollout/cart", cluster.Kind{}, ""}, "Restart rollout/cart with the program that manages it, or delete the pod, if its controller creates a new one: kubectl delete pod cart-0 --namespace shop"},
 	} {

@@ -163,7 +163,7 @@ func (l *lister) readInstallation(ctx context.Context) error {
 		return nil
 	}
 	l.noGuard, err = parts.Guard(ctx, l.registration)
-	if err = l.skip(err, "", "a guarded ServiceAccount has the label, but it is not known whether there is a guard"); err != nil {
+	if err = l.skip(err, "", "a guarded ServiceAccount has the label, but could not determine whether there is a guard"); err != nil {
 		return fmt.Errorf("guard of %s: %w", l.registration.Name, err)
 	}
 	return nil
@@ -173,7 +173,7 @@ func (l *lister) readInstallation(ctx context.Context) error {
 func notInstalled() finding.Finding {
 	return finding.Finding{
 		Status: finding.Failed, About: "registration", Reason: "not_installed", Text: "Lanyard is not installed, so no new pod gets credentials",
-		Fix: "See what is missing, or left: lanyard check", Link: finding.Page("cli/check.md"),
+		Fix: "To see what is missing or left over: lanyard check", Link: finding.Page("cli/check.md"),
 	}
 }
 
@@ -328,7 +328,7 @@ func (l *lister) readTemplate(ctx context.Context, n *Namespace, q *Question) er
 		return nil
 	}
 	if err != nil {
-		return l.skip(err, n.Name, "it is not known what the containers of "+kind.Name(reference.Name)+" set themselves")
+		return l.skip(err, n.Name, "could not determine what the containers of "+kind.Name(reference.Name)+" set themselves")
 	}
 	pod, err := cluster.PodOf(object)
 	if err != nil {

@@ -41,7 +41,7 @@ func States() []StateInfo {
 		{injected.LeftOut, "its annotations exclude all of its containers, or something else is mounted at the token path", false},
 		{injected.OptedOut, `it has lanyard.dev/inject: "false"`, false},
 		{injected.Excluded, "Lanyard is not called for it or for its namespace", false},
-		{injected.None, "its ServiceAccount asks for nothing", false},
+		{injected.None, "its ServiceAccount asks for no identity", false},
 		{injected.Unknown, "it cannot be compared with a new pod", false},
 	}
 }

@@ -50,9 +50,9 @@ func NewStatusCommand(c *command.CLI) *cobra.Command {
 	command.AddAllNamespaces(cmd, &k.All)
 	c.AddConfig(cmd)
 	cmd.Flags().StringVarP(&k.query.selector, "selector", "l", "", "Label selector of pods, such as app=cart,tier!=web.")
-	cmd.Flags().BoolVar(&k.stale, "stale", false, "Only workloads whose pods must be replaced.")
-	cmd.Flags().BoolVar(&k.query.noDryRun, "no-dry-run", false, "Send no dry run. New pods are evaluated here.")
-	cmd.Flags().BoolVarP(&k.watch, "watch", "w", false, "Look again every 5 seconds, until interrupted.")
+	cmd.Flags().BoolVar(&k.stale, "stale", false, "Show only workloads whose pods must be replaced.")
+	cmd.Flags().BoolVar(&k.query.noDryRun, "no-dry-run", false, "Send no dry runs; evaluate the rules of the webhook locally.")
+	cmd.Flags().BoolVarP(&k.watch, "watch", "w", false, "Refresh the output every 5 seconds until interrupted.")
 	return cmd
 }
 

@@ -17,24 +17,24 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
 )
 
-// MaxBodyBytes is the longest AdmissionReview that is read. The API server
-// accepts objects of up to 3 MiB, and the review of an update has two of them.
+// MaxBodyBytes limits an AdmissionReview. The API server accepts objects of up to 3 MiB, and
+// the review of an update contains two.
 const MaxBodyBytes = 7 << 20
 
-// Limits of the time that one request may take.
+// Time limits of one request.
 const (
-	// defaultTimeout is the API server's own for a webhook without timeoutSeconds.
+	// defaultTimeout is the API server's default of timeoutSeconds.
 	defaultTimeout = 10 * time.Second
-	// minTimeout and maxTimeout are the shortest and the longest timeoutSeconds. A caller that
-	// waits for less would leave more work behind than it has connections.
+	// minTimeout and maxTimeout are the bounds of timeoutSeconds. A caller with a shorter
+	// timeout could cause more work than it has connections.
 	minTimeout, maxTimeout = time.Second, 30 * time.Second
-	// bodyTimeout limits reading a body, and writeTimeout writing a response. An API
-	// server sends and reads at once.
+	// bodyTimeout limits reading a body, and writeTimeout writing a response. API servers
+	// send and read without delay.
 	bodyTimeout, writeTimeout = 2 * time.Second, 2 * time.Second
 )
 
-// statusError is the error of a request that is not an AdmissionReview. It is
-// answered with an HTTP status.
+// statusError is the error of a request that is not an AdmissionReview. The response has its
+// HTTP status.
 type statusError struct {
 	code int
 	err  error
@@ -46,10 +46,10 @@ func (e *statusError) Unwrap() error { return e.err }
 // badRequest returns the error for a malformed request.
 func badRequest(err error) error { return &statusError{http.StatusBadRequest, err} }
 
-// errOverloaded is the error of a request for which there was no memory in time.
+// errOverloaded is the error of a request that did not get memory in time.
 var errOverloaded = &reason.Fault{Reason: reason.Overloaded, Err: errors.New("too many other requests; try again")}
 
-// checkRequest checks everything but the body.
+// checkRequest checks the request without its body.
 func checkRequest(r *http.Request) error {
 	if r.Method != http.MethodPost {
 		return &statusError{http.StatusMethodNotAllowed, fmt.Errorf("got method %s, want POST", texts.Cut(r.Method, texts.MaxShown))}
@@ -61,8 +61,7 @@ func checkRequest(r *http.Request) error {
 	return nil
 }
 
-// requestTimeout returns how long the API server waits: its query parameter
-// timeout.
+// requestTimeout returns how long the API server waits, from the query parameter timeout.
 func requestTimeout(r *http.Request) (time.Duration, error) {
 	value := r.URL.Query().Get("timeout")
 	if value == "" {
@@ -124,8 +123,8 @@ func takeUntil(ctx context.Context, claim *bounds.Claim, bytes int64, deadline t
 	return claim.Take(ctx, bytes)
 }
 
-// readAll appends a body of this length to buffer. The buffer grows as the body arrives:
-// a client must send a half of the body before the buffer gets memory for all of it.
+// readAll appends a body of this length to buffer. The buffer grows as the body arrives: a
+// client must send half of the body before the buffer is as large as the whole.
 func readAll(buffer []byte, body io.Reader, length int, grow func(buffer []byte, capacity int) ([]byte, error)) ([]byte, error) {
 	for len(buffer) < length {
 		var err error

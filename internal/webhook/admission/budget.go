@@ -11,27 +11,27 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/webhook/bounds"
 )
 
-// The limits of a Budget, of which bounds.Stages has the sum.
+// The limits of a Budget. bounds.Stages adds them up.
 const (
-	// usualBodyBytes is more than nearly all bodies have.
+	// usualBodyBytes is larger than nearly all bodies.
 	usualBodyBytes = bounds.UsualBody
-	// usualDecisionBytes is more than nearly all decisions cost.
+	// usualDecisionBytes is larger than the cost of nearly all decisions.
 	usualDecisionBytes = 512 << 10
-	// maxDecisionBytes limits the memory that a decision is charged.
+	// maxDecisionBytes limits the memory charged to one decision.
 	maxDecisionBytes = bounds.LargeDecisions
 )
 
-// Limits of the memory that a decision uses, without the response.
+// Estimates of the memory that a decision uses, without the response.
 const (
-	// otherBytes is for what does not depend on the length of the body: the volume, the annotations
-	// and the findings about names in annotations.
+	// otherBytes is the memory that does not depend on the length of the body: for the
+	// volume, the annotations, and the findings about names in annotations.
 	otherBytes = 64 << 10
-	// copiesOfText is how many copies of an annotation there are besides the body: one without
-	// escape sequences, and a string. maxCopiedBytes is more than the length of all annotations
+	// copiesOfText is the number of copies of an annotation besides the body: one without
+	// escape sequences, and a string. maxCopiedBytes exceeds the length of all annotations
 	// that are read.
 	copiesOfText, maxCopiedBytes = 2, 2 << 20
-	// elementBytes is for an element of a list. A container needs the most, for its findings and
-	// additions.
+	// elementBytes is the memory for an element of a list. A container needs the most, for
+	// its findings and additions.
 	elementBytes = 1536
 )
 
@@ -64,7 +64,7 @@ type Budget struct {
 	lines                           *lineLimiter
 }
 
-// NewBudget returns a Budget with the limits of lanyard-webhook.
+// NewBudget returns a Budget with the default limits.
 func NewBudget() *Budget {
 	pool := func(size int64) *bounds.Pool { return bounds.NewPool(size, 0, errOverloaded) }
 	return &Budget{
@@ -101,8 +101,8 @@ func (s *share) takeResponse(ctx context.Context, bytes int) error {
 	return s.response.Take(ctx, min(int64(bytes), bounds.Responses))
 }
 
-// finish keeps memory for an encoded response, and waits for the memory if the request has
-// none for a response. It returns all other memory.
+// finish keeps only the memory for an encoded response, and waits for it if the request has
+// none yet.
 func (s *share) finish(ctx context.Context, bytes int) (err error) {
 	if s.response.Bytes() == 0 {
 		ctx, cancel := context.WithTimeout(ctx, writeTimeout)

@@ -26,27 +26,26 @@ import (
 
 // Decider decides about requests for objects of type T.
 type Decider[T any] interface {
-	// Read reads the object that is the next value of s. It replaces the previous
-	// content of object, which may refer to the text of s afterwards.
+	// Read reads the next value of s into object and replaces its previous content. object
+	// may then refer to the text of s.
 	Read(s *jsonscan.Scanner, object *T) error
-	// Decide decides about a request. The context ends shortly before the API
-	// server stops waiting. A *reason.Error denies the object. Every other error is a
-	// fault: the API server applies the failure policy. The response may refer to the
-	// objects of the request.
+	// Decide decides about a request. The context ends shortly before the API server stops
+	// waiting. A *reason.Error denies the object. Any other error is a fault, for which the
+	// API server applies the failure policy. The response may refer to the objects of the
+	// request.
 	Decide(ctx context.Context, request *Request[T]) (Response, error)
 }
 
-// Response is the decision to allow an object.
+// Response is the response for an allowed object.
 type Response struct {
 	// Patch is the JSON Patch that the API server applies, or nil if there is none.
 	Patch Patch
 	// Reason is shown in the audit annotation "reason".
 	Reason reason.Reason
-	// Findings are shown in the audit annotation "findings": decisions about single
-	// containers.
+	// Findings are decisions about single containers, for the audit annotation "findings".
 	Findings []string
-	// Warnings are shown to the client that made the request. They must be short:
-	// the API server truncates them if they are too long in total.
+	// Warnings are shown to the client that made the request. The API server truncates them
+	// if they are too long in total.
 	Warnings []string
 }
 
@@ -54,7 +53,7 @@ type Response struct {
 type Patch interface {
 	// Size returns an upper bound of the length of the patch.
 	Size() int
-	// Bytes returns the JSON of the patch. The Handler calls it once it has memory for it.
+	// Bytes returns the JSON of the patch. The Handler reserves memory before it calls Bytes.
 	Bytes() []byte
 }
 
@@ -74,7 +73,7 @@ func (r *Response) size() int {
 
 // Recorder counts requests.
 type Recorder interface {
-	// RecordAdmission counts one. resource is "pods" and the like; result is
+	// RecordAdmission counts one response. resource is "pods", for example, and result is
 	// "allowed", "denied" or "error".
 	RecordAdmission(resource, result, reason string, duration time.Duration)
 }
@@ -90,15 +89,14 @@ type Handler[T any] struct {
 	replies  sync.Pool // of *reply
 }
 
-// NewHandler returns a Handler that asks decider and counts with recorder. All
-// handlers of a process must have the same budget. The handler logs denials,
-// warnings and faults; everything else only at V(1).
+// NewHandler returns a Handler that asks decider and counts with recorder. All handlers of a
+// process must share one budget. The handler logs denials, warnings and faults, and
+// everything else at V(1).
 func NewHandler[T any](decider Decider[T], budget *Budget, recorder Recorder, log logr.Logger) *Handler[T] {
 	return &Handler[T]{decider: decider, recorder: recorder, log: log, budget: budget}
 }
 
-// memory holds the buffers that one request needs until it is decided. A later request uses it
-// again.
+// memory contains the buffers of one request. Later requests reuse it.
 type memory[T any] struct {
 	body              []byte
 	scanner           jsonscan.Scanner // of the body
@@ -108,8 +106,8 @@ type memory[T any] struct {
 	cost              int // the most memory that the rest takes
 }
 
-// The sizes of the largest buffers and objects that are kept for the next request,
-// which is not charged for them.
+// Larger buffers and objects are not kept for the next request, which is not charged for
+// them.
 const maxKeptBuffer, maxKeptObjects = usualBodyBytes, usualDecisionBytes
 
 // kept returns a value from the pool, or a new value.
@@ -133,8 +131,8 @@ type reply struct {
 // Ignore the pod would be created without credentials.
 const answerMargin = 10
 
-// ServeHTTP answers one AdmissionReview. Other requests get a 4xx. If no decision
-// can be made, the response is a 503.
+// ServeHTTP responds to one AdmissionReview, with 4xx to other requests, and with 503 if no
+// decision can be made.
 func (h *Handler[T]) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a := kept[reply](&h.replies)
 	a.share = h.budget.newShare(r.RemoteAddr)
@@ -155,8 +153,8 @@ func (h *Handler[T]) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// send writes the response. A client that reads slowly only holds memory for the response,
-// which is taken from it if others need it.
+// send writes the response. A slow client holds memory only for the response, and loses it if
+// others need it.
 func (a *reply) send(w http.ResponseWriter) error {
 	connection := http.NewResponseController(w)
 	_ = connection.SetWriteDeadline(time.Now().Add(writeTimeout))
@@ -193,8 +191,8 @@ func (h *Handler[T]) reply(a *reply, w http.ResponseWriter, r *http.Request) {
 		h.reject(a, start, err)
 		return
 	}
-	// The context of the request ends when the caller is gone, or when its connection makes
-	// room for another one: nobody waits for a decision then.
+	// The context of the request ends when the caller disconnects or its connection is closed
+	// for another one. Nobody waits for the decision then.
 	ctx := bounds.WithClient(r.Context(), a.client)
 	ctx, cancel := context.WithDeadline(ctx, start.Add(timeout-timeout*answerMargin/100))
 	defer cancel()
@@ -221,9 +219,8 @@ func (h *Handler[T]) reply(a *reply, w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// review parses the body, decides about it and encodes the patch. It turns a panic into a fault: the
-// server would only close the connection, without a word in the log of the API
-// server.
+// review parses the body, decides and encodes the patch. It turns a panic into a fault:
+// otherwise the server would close the connection, and the API server would not log a cause.
 func (h *Handler[T]) review(ctx context.Context, m *memory[T], s *share) (response Response, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -253,7 +250,7 @@ func (h *Handler[T]) review(ctx context.Context, m *memory[T], s *share) (respon
 	return response, err
 }
 
-// record counts the request and logs it. It logs only names of the object.
+// record counts and logs the request. It logs only the names of the object.
 func (h *Handler[T]) record(request *Attributes, response *Response, patchBytes int, denied *reason.Error, duration time.Duration) {
 	result, why := "allowed", response.Reason
 	if denied != nil {
@@ -275,7 +272,7 @@ func (h *Handler[T]) record(request *Attributes, response *Response, patchBytes 
 	}
 }
 
-// logValues names the request in a log line.
+// logValues identifies the request in a log line.
 func (r *Attributes) logValues() []any {
 	return []any{
 		"resource", loggedName(r.resource(), maxLoggedID), "namespace", loggedName(r.Namespace, maxLoggedName),
@@ -283,7 +280,7 @@ func (r *Attributes) logValues() []any {
 	}
 }
 
-// fail answers a request about which no decision could be made.
+// fail responds to a request about which no decision could be made.
 func (h *Handler[T]) fail(a *reply, request *Attributes, start time.Time, err error) {
 	fault, ok := errors.AsType[*reason.Fault](err)
 	if !ok {
@@ -297,7 +294,7 @@ func (h *Handler[T]) fail(a *reply, request *Attributes, start time.Time, err er
 	a.body.Write(append(appendStatus([]byte(`{"apiVersion":"v1","kind":"Status","metadata":{},`), fault.Error(), a.code), '}'))
 }
 
-// reject answers a request that is not an AdmissionReview.
+// reject responds to a request that is not an AdmissionReview.
 func (h *Handler[T]) reject(a *reply, start time.Time, err error) {
 	a.code = http.StatusBadRequest
 	if e, ok := errors.AsType[*statusError](err); ok {
@@ -311,7 +308,7 @@ func (h *Handler[T]) reject(a *reply, start time.Time, err error) {
 	a.body.WriteString(messagePrefix + message + "\n")
 }
 
-// logLine logs a line about a request, unless there are too many.
+// logLine logs a line about a request, subject to the rate limit.
 func (h *Handler[T]) logLine(about topic, message string, values ...any) {
 	leftOut, ok := h.budget.lines.allow(about)
 	if !ok {

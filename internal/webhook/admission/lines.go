@@ -14,19 +14,19 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
 )
 
-// The limits of the log lines about requests: some at once, then each second. With lines of 1 KiB,
-// a replica writes less than 1 MiB a minute.
+// Limits of the log lines about requests: a burst, then a rate per second. With lines of 1
+// KiB, a replica logs less than 1 MiB a minute.
 const (
 	linesAtOnce, linesPerSecond = 10, 1 // for one namespace and reason
 	allAtOnce, allPerSecond     = 256, 8
 	// maxTopics limits the namespaces and reasons that are remembered.
 	maxTopics = 1024
-	// These limit the parts of a line, in bytes, so that it has less than 1 KiB, also if
-	// each character of the text is escaped.
+	// Limits of the parts of a line in bytes. A line has less than 1 KiB, even if every
+	// character is escaped.
 	maxLoggedID, maxLoggedName, maxLoggedText = 40, 80, 256
 )
 
-// topic is the subject of a log line. The namespace of a forged request is any text.
+// topic identifies similar log lines. In a forged request, the namespace can be any text.
 type topic struct {
 	namespace string
 	reason    reason.Reason
@@ -62,7 +62,7 @@ func (l *lineLimiter) allow(t topic) (leftOut int, ok bool) {
 		lines = &topicLines{limiter: rate.NewLimiter(linesPerSecond, linesAtOnce)}
 		l.topics[t] = lines
 	}
-	// A topic that has used up its lines leaves the others theirs.
+	// A topic that has used up its lines does not use those of others.
 	if now := time.Now(); !lines.limiter.AllowN(now, 1) || !l.all.AllowN(now, 1) {
 		lines.leftOut++
 		return 0, false
@@ -71,8 +71,8 @@ func (l *lineLimiter) allow(t topic) (leftOut int, ok bool) {
 	return leftOut, true
 }
 
-// loggedName returns the part of a name that a log line shows. A forged request has any
-// text as a name: a log line would escape characters that no name has, and be longer.
+// loggedName truncates a name for a log line, and replaces invalid characters. In a forged
+// request, a name can be any text, and escaping would make it longer.
 func loggedName(name string, limit int) string { return printable(texts.Cut(name, limit), `"\`) }
 
 // loggedText is like loggedName for a message, which may have quotes.

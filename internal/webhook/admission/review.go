@@ -1,9 +1,8 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package admission speaks the admission webhook protocol of Kubernetes,
-// admission.k8s.io/v1: it parses an AdmissionReview, asks a Decider, and writes
-// the response.
+// Package admission implements the admission webhook protocol of Kubernetes,
+// admission.k8s.io/v1: it parses an AdmissionReview, asks a Decider, and writes the response.
 package admission
 
 import (
@@ -31,14 +30,14 @@ const (
 	kind       = "AdmissionReview"
 	// messagePrefix starts every message that a user sees.
 	messagePrefix = "lanyard: "
-	// maxUIDBytes is more than a UID has.
+	// maxUIDBytes is longer than any UID.
 	maxUIDBytes = 128
 	// maxMessageBytes limits a message. A message repeats annotations.
 	maxMessageBytes = 16 << 10
 )
 
-// Attributes identify the object and the operation of a request. Each is cut to
-// texts.MaxName: the API server has not yet checked the name.
+// Attributes identify the object and the operation of a request. Each is truncated to
+// texts.MaxName, because the API server has not validated the name yet.
 type Attributes struct {
 	// UID is returned in the response.
 	UID string
@@ -51,16 +50,16 @@ type Attributes struct {
 	Namespace, Name string
 }
 
-// Request holds the parts of an AdmissionRequest that a decision needs.
+// Request contains the parts of an AdmissionRequest that a decision needs.
 type Request[T any] struct {
 	Attributes
-	// Object is the object, OldObject the object before; OldObject is nil on
-	// Create. Both are valid until the request is answered.
+	// Object is the object, and OldObject the object before the update, or nil on Create.
+	// Both are valid until the response is sent.
 	Object, OldObject *T
 }
 
-// parse reads the body into the request. If it fails, the request has the parts
-// before the error.
+// parse reads the body into the request. If it fails, the request contains the parts before
+// the error.
 func (h *Handler[T]) parse(m *memory[T]) error {
 	s := &m.scanner
 	s.Reset(m.body)
@@ -174,15 +173,15 @@ func (r *Attributes) resource() string {
 	return r.Resource + "/" + r.SubResource
 }
 
-// Unexpected returns the error for a request that the path does not serve.
+// Unexpected returns the error for a request for another kind of object or operation.
 func (r *Attributes) Unexpected(want string) error {
 	got := fmt.Sprintf("%s of group %q, version %q, resource %q, subResource %q", r.Operation, r.Group, r.Version, r.Resource, r.SubResource)
 	return &reason.Fault{Reason: reason.InvalidReview, Err: fmt.Errorf(
 		"request: got %s, want %s; the rules of the webhook configuration are too wide", texts.Cut(got, 4*texts.MaxShown), want)}
 }
 
-// code returns the HTTP status of a denial. 400 and 403 are mistakes of the user.
-// After a 500 clients try again.
+// code returns the HTTP status of a denial: 400 or 403 for mistakes of the user, and 500 if
+// clients should retry.
 func code(r reason.Reason) int {
 	switch r {
 	case reason.IdentityNotAllowed, reason.IdentityRequired: // as the guard
@@ -201,8 +200,8 @@ var statusReasons = map[int]string{
 	http.StatusServiceUnavailable:  "ServiceUnavailable",
 }
 
-// appendReview appends the AdmissionReview that answers the request with this
-// UID: the response, or the denial if there is one.
+// appendReview appends the AdmissionReview for the request with this UID, with the denial if
+// there is one, or else the response.
 func appendReview(buf []byte, uid string, r *Response, patch []byte, denied *reason.Error) []byte {
 	buf = append(buf, `{"apiVersion":"`+apiVersion+`","kind":"`+kind+`","response":{"uid":`...)
 	buf = jsonscan.AppendString(buf, uid)
@@ -248,8 +247,8 @@ func appendStatus(buf []byte, message string, code int) []byte {
 	buf = append(buf, `,"code":`...)
 	buf = strconv.AppendInt(buf, int64(code), 10)
 	if code == http.StatusInternalServerError {
-		// The API server passes it on as Retry-After. client-go, and so kubectl and
-		// the controllers, then try again.
+		// The API server passes it on as Retry-After, after which client-go, and so kubectl
+		// and controllers, retry.
 		buf = append(buf, `,"details":{"retryAfterSeconds":1}`...)
 	}
 	return buf

@@ -1,100 +1,99 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package bounds defines how much memory and how many connections the callers of lanyard-webhook may
-// use at each stage of a request, and the Pool that they share fairly.
+// Package bounds defines how much memory and how many connections callers of lanyard-webhook
+// may use at each stage of a request, and a Pool that shares these fairly.
 package bounds
 
 import "time"
 
 // Connections limits the connections of one server.
 type Connections struct {
-	// Open is the number of connections that are open at a time.
+	// Open is the maximum number of open connections.
 	Open int
-	// Fresh is the number of those that have not sent a request yet, of which one address
-	// has at most FreshOfOneAddress.
+	// Fresh is the maximum number of connections that have not sent a request yet, and
+	// FreshOfOneAddress that of one address.
 	Fresh, FreshOfOneAddress int
-	// Ending is the number of connections that were closed to make room and whose handler
-	// has not returned yet.
+	// Ending is the maximum number of connections that were closed to make room and whose
+	// handlers have not returned yet.
 	Ending int
 }
 
 var (
-	// Reviews is for all API servers together. Each has as many connections as reviews at
-	// a time, and a review takes a millisecond.
+	// Reviews is the limit for all API servers together. An API server has one connection for
+	// each concurrent review, and a review takes a millisecond.
 	Reviews = Connections{Open: 256, Fresh: 48, FreshOfOneAddress: 24, Ending: 16}
-	// Others is for kubelets and Prometheus.
+	// Others is the limit for kubelets and Prometheus.
 	Others = Connections{Open: 32, Fresh: 8, FreshOfOneAddress: 4, Ending: 8}
 )
 
-// The memory of requests at each stage.
+// Memory of requests at each stage.
 const (
-	// UsualBody is larger than nearly all bodies. It is counted with the connection.
+	// UsualBody is larger than nearly all bodies. It is part of the connection's memory.
 	UsualBody = 64 << 10
-	// LargeBodies is for longer bodies, of at most 7 MiB each, as far as they have arrived.
+	// LargeBodies is for the received parts of longer bodies, of at most 7 MiB each.
 	LargeBodies = 14 << 20
 	// UsualDecisions is for decisions of at most 512 KiB each.
 	UsualDecisions = 8 << 20
-	// LargeDecisions is for others.
+	// LargeDecisions is for larger decisions.
 	LargeDecisions = 10 << 20
 	// Responses is for responses with their patches, until their clients have read them.
 	Responses = 6 << 20
-	// Reads is the number of live reads at a time of one resource, of which there are two. An
+	// Reads is the maximum number of concurrent live reads of each of the two resources. An
 	// API server takes some milliseconds for each.
 	Reads = 16
-	// PendingReads is the number of those that wait for their turn.
+	// PendingReads is the maximum number of reads that wait for their turn.
 	PendingReads = 256
-	// UsualMetadata is the size of the metadata of nearly all objects. Of each resource, one
-	// larger object is read at a time.
+	// UsualMetadata is larger than the metadata of nearly all objects. Larger objects are
+	// read one at a time per resource.
 	UsualMetadata = 8 << 10
-	// LargeMetadata is the most that is read. The API server allows 256 KiB of annotations, and
-	// up to 1.5 MiB in all.
+	// LargeMetadata is the maximum that is read. The API server allows 256 KiB of
+	// annotations, and 1.5 MiB in total.
 	LargeMetadata = 320 << 10
 )
 
 const (
-	// FirstBytes limits what a connection reads before it has sent the header of its first
-	// request: crypto/tls takes up to 18 bytes of memory for a byte of a hello, until the handshake
-	// ends. A Go client sends a hello of 1.5 KB. There is room for its chain of
-	// certificates, four of 2 KB, and a header.
+	// FirstBytes limits the bytes read from a connection up to the header of its first
+	// request: crypto/tls uses up to 18 bytes of memory for each byte of a hello until the
+	// handshake ends. A Go client sends a hello of 1.5 KB. The limit leaves room for four
+	// certificates of 2 KB and a header.
 	FirstBytes = 16 << 10
 	// HandshakeTimeout limits the TLS handshake, and then reading the header of a request.
 	// An API server takes some milliseconds.
 	HandshakeTimeout = 2 * time.Second
 )
 
-// Estimates of the memory that is not counted in bytes.
+// Estimates of memory that the pools do not count.
 const (
-	// idleBytes is the memory without a caller, most of which is the program itself.
+	// idleBytes is the memory without any caller, mostly the program itself.
 	idleBytes = 15 << 20
-	// FreshBytes is what a connection takes until its handshake has ended, at most.
+	// FreshBytes is an upper bound for a connection until its handshake has ended.
 	FreshBytes = 288 << 10
-	// usedBytes is what a connection takes afterwards: its buffers, stacks and goroutines;
-	// plainBytes is without TLS.
+	// usedBytes is the memory of a connection afterwards, for buffers, stacks and goroutines.
+	// plainBytes is that without TLS.
 	usedBytes, plainBytes = 40 << 10, 24 << 10
-	// readBytes is what a live read takes: a goroutine and a request to the API server.
+	// readBytes is the memory of a live read: a goroutine and a request to the API server.
 	readBytes = 8 << 10
-	// decodedTimes is how many times its size the metadata takes while it is received and
-	// decoded: the smallest owners take 4.6 times their encoding, and a slice that grows is there
-	// twice.
+	// decodedTimes is the ratio of the memory for decoding metadata to its size: the smallest
+	// owner references take 4.6 times their encoding, and a growing slice exists twice.
 	decodedTimes = 10
 )
 
-// CacheBytes returns the part of the memory, GOMEMLIMIT, that is for ServiceAccounts.
+// CacheBytes returns the part of GOMEMLIMIT for cached ServiceAccounts.
 func CacheBytes(memory int64) int64 { return memory / 5 }
 
-// Stage is a stage of a request, or memory that is in use without one.
+// Stage is a stage of a request, or memory that is used without one.
 type Stage struct {
-	// HeldBy names the limits of the stage.
+	// HeldBy names the code that enforces the limit.
 	Name, HeldBy string
-	// Count is the highest number at a time.
+	// Count is the maximum number at a time.
 	Count int
 	// Bytes is the memory of each.
 	Bytes int64
 }
 
-// Stages returns all stages of a program with this GOMEMLIMIT. A request is at one stage at a time,
-// so their sum is an upper bound of the program's memory.
+// Stages returns all stages of a program with this GOMEMLIMIT. A request is in one stage at a
+// time, so their sum is an upper bound of the program's memory.
 func Stages(memory int64) []Stage {
 	const connection = usedBytes + UsualBody
 	return []Stage{

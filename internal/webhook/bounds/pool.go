@@ -12,17 +12,16 @@ import (
 	"time"
 )
 
-// patience is how long a request may wait for its client, since it was last given memory,
-// while other requests wait. An API server sends and reads at once.
+// patience is how long a request may wait for its client after it was given memory while
+// other requests wait. API servers send and read without delay.
 const patience = 200 * time.Millisecond
 
 // Pool is a resource that the requests of all clients share: bytes of memory, or turns. Clients are
 // told apart by their addresses.
 //
-// What is free goes to the client that holds the least, so no client can use more than
-// its part while others wait. If too little becomes free, requests that wait for their
-// client are interrupted: of the client that holds the most, the request that has waited
-// for the longest time.
+// Free memory goes to the client that holds the least, so no client can use more than its
+// share while others wait. If too little becomes free, a request that waits for its client is
+// interrupted: of the client that holds the most, the one that has waited longest.
 type Pool struct {
 	most    int   // claims that may wait; 0 for any number
 	taken   error // of a claim that does not get what it wants
@@ -36,13 +35,13 @@ type Pool struct {
 	again   *time.Timer // nil unless a claim will have waited for patience
 }
 
-// NewPool returns a Pool of this size. If more claims than waiting wait, one of the client with the
-// most waiting claims fails. Zero means no limit. A claim that fails returns the error taken.
+// NewPool returns a Pool of this size. If more than waiting claims wait, one of the client
+// with the most waiting claims fails with the error taken. Zero means no limit.
 func NewPool(size int64, waiting int, taken error) *Pool {
 	return &Pool{most: waiting, taken: taken, size: size, free: size, held: map[netip.Addr]int64{}}
 }
 
-// Held returns the number of bytes of the pool that are in use.
+// Held returns the number of bytes in use.
 func (p *Pool) Held() int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -53,7 +52,7 @@ func (p *Pool) Held() int64 {
 func (p *Pool) Claim(client netip.Addr) Claim { return Claim{pool: p, client: client} }
 
 // Claim is the part of a pool that one request holds. The pool's mutex protects it. The zero
-// value is of no pool, and holds nothing.
+// value belongs to no pool and holds nothing.
 type Claim struct {
 	pool        *Pool
 	client      netip.Addr
@@ -65,7 +64,7 @@ type Claim struct {
 	interrupted bool
 }
 
-// Take adds to the claim. It waits until the pool has enough, or the context ends.
+// Take adds to the claim. It waits until enough is free or the context ends.
 func (c *Claim) Take(ctx context.Context, bytes int64) error {
 	p := c.pool
 	p.mu.Lock()
@@ -129,7 +128,7 @@ func (c *Claim) Keep(bytes int64) {
 	c.pool.grant()
 }
 
-// StartIdle tells the pool that the claim waits for its client from now on.
+// StartIdle tells the pool that the claim starts to wait for its client.
 func (c *Claim) StartIdle(interrupt func()) {
 	c.pool.mu.Lock()
 	defer c.pool.mu.Unlock()
@@ -150,8 +149,8 @@ func (c *Claim) EndIdle() (interrupted bool) {
 	return c.interrupted
 }
 
-// give gives a claim the memory that it wants. Its client has sent enough to need it, so
-// the client has as much time again.
+// give gives a claim the memory that it wants, and restarts the client's time, because the
+// client has sent enough to need it.
 func (p *Pool) give(c *Claim) {
 	if before := len(p.idle); before > 0 {
 		if p.idle = remove(p.idle, c); len(p.idle) < before {
@@ -164,9 +163,9 @@ func (p *Pool) give(c *Claim) {
 	c.bytes += c.wanted
 }
 
-// grant gives free memory to waiting claims, and of one client first to the claim that
-// holds the most: its body is the next to be complete. A claim that needs more than there
-// is does not let others pass, or it might never have its turn.
+// grant gives free memory to waiting claims. Among claims of one client, the one that holds
+// the most comes first, because its body is nearest to complete. A claim that needs more than
+// is free blocks the others, so that large requests do not starve.
 func (p *Pool) grant() {
 	for len(p.waiting) > 0 {
 		next := slices.MinFunc(p.waiting, func(a, b *Claim) int {
@@ -185,8 +184,8 @@ func (p *Pool) grant() {
 // compare compares how much the clients of two claims hold.
 func (p *Pool) compare(a, b *Claim) int { return cmp.Compare(p.held[a.client], p.held[b.client]) }
 
-// interrupt interrupts idle claims with this many bytes, as far as they have been idle
-// for long enough.
+// interrupt interrupts claims that have been idle for long enough, until they free this many
+// bytes.
 func (p *Pool) interrupt(bytes int64) {
 	for bytes > 0 && len(p.idle) > 0 {
 		longest := slices.MaxFunc(p.idle, p.compare)
@@ -205,7 +204,7 @@ func (p *Pool) interrupt(bytes int64) {
 	}
 }
 
-// grantAfter calls grant after some time.
+// grantAfter schedules a call of grant.
 func (p *Pool) grantAfter(d time.Duration) {
 	if p.again != nil {
 		return
@@ -231,7 +230,7 @@ func (p *Pool) refuse() {
 	close(last.decided)
 }
 
-// stopWaiting reports whether the claim waited for memory.
+// stopWaiting removes the claim from the queue, and reports whether it was waiting.
 func (p *Pool) stopWaiting(c *Claim) bool {
 	before := len(p.waiting)
 	p.waiting = remove(p.waiting, c)
@@ -244,8 +243,8 @@ func remove(claims []*Claim, c *Claim) []*Claim {
 
 type clientKey struct{}
 
-// AddressOf returns the address of a host:port, by which a client is known. Clients without an IP
-// address count as one.
+// AddressOf returns the address in a host:port, which identifies a client. All clients
+// without an IP address count as one.
 func AddressOf(remote string) netip.Addr {
 	address, _ := netip.ParseAddrPort(remote)
 	return address.Addr().Unmap()

@@ -24,18 +24,18 @@ import (
 )
 
 const (
-	// logInterval is the time between two log lines about denied callers: any pod
-	// may cause them.
+	// logInterval is the time between log lines about denied callers, because any pod can
+	// cause them.
 	logInterval = time.Second
 	// maxName and maxProblem limit the logged parts of a caller's certificate, in
 	// bytes.
 	maxName, maxProblem = 64, 160
 	// maxChain limits the certificates of a caller: its own, two intermediate CAs, and the
-	// root, which some send. Each more takes signatures to check.
+	// root, which some send. Each takes time to verify.
 	maxChain = 4
 )
 
-// Verifier lets in callers with a client certificate of a CA. Make it with NewVerifier.
+// Verifier accepts callers with a client certificate of a CA. Create it with NewVerifier.
 type Verifier struct {
 	caFile string
 	names  []string
@@ -79,16 +79,16 @@ func (v *Verifier) use(contents [][]byte) error {
 	return nil
 }
 
-// Start loads a changed CA file until ctx is done. If it is invalid, the current CA
-// certificates stay. A changed file counts for new connections.
+// Start reloads the CA file when it changes, until ctx is done. If the file is invalid, the
+// current certificates stay. Changes apply to new connections.
 func (v *Verifier) Start(ctx context.Context) error { return v.files.Start(ctx) }
 
 // Configure makes a server with this configuration deny other callers.
 //
-// Only VerifyConnection decides. The library calls it for every connection, also
-// for one that resumes a session or has no certificate, so a CA certificate or a
-// name that is no longer allowed counts for resumed sessions too, and each denied
-// caller is logged. tls.RequireAndVerifyClientCert would do neither.
+// Only VerifyConnection decides. crypto/tls calls it for every connection, including resumed
+// sessions and connections without a certificate. So removed CA certificates and names also
+// apply to resumed sessions, and each denied caller is logged. tls.RequireAndVerifyClientCert
+// would do neither.
 func (v *Verifier) Configure(config *tls.Config) {
 	config.ClientAuth = tls.RequestClientCert
 	config.VerifyConnection = v.verifyConnection
@@ -105,9 +105,9 @@ func (v *Verifier) verifyConnection(state tls.ConnectionState) error {
 	return err
 }
 
-// check returns an error unless the caller with this chain of certificates may
-// connect. The library has checked that it has the key of the first one. The error
-// is short, whatever is in the certificates.
+// check returns an error unless the caller with this certificate chain may connect.
+// crypto/tls has verified that the caller has the key of the first certificate. The error is
+// short, whatever the certificates contain.
 func (v *Verifier) check(chain []*x509.Certificate) error {
 	if len(chain) == 0 {
 		return errors.New("got no client certificate")
@@ -137,12 +137,12 @@ func (v *Verifier) check(chain []*x509.Certificate) error {
 	return nil
 }
 
-// ProbeCertificate returns a client certificate that this Verifier lets in, for the
-// program's connection to itself. Its key is only in memory.
+// ProbeCertificate returns a client certificate that this Verifier accepts, for the program's
+// connections to itself. Its key is only in memory.
 func (v *Verifier) ProbeCertificate() tls.Certificate { return v.probe }
 
-// newProbeCertificate creates a certificate that is compared, and never verified
-// otherwise. So it does not matter when it expires.
+// newProbeCertificate creates a certificate that is only compared and never verified, so its
+// expiry does not matter.
 func newProbeCertificate() (tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

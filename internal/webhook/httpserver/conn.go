@@ -25,12 +25,12 @@ func (l guardedListener) Accept() (net.Conn, error) {
 	return c, nil
 }
 
-// guardedConn is a connection that reads only bounds.FirstBytes until allowAll is called,
-// and is not written to after a write has failed.
+// guardedConn is a connection that reads at most bounds.FirstBytes until allowAll is called,
+// and writes nothing after a failed write.
 //
-// When a client does not read until the write deadline, net/http closes the connection,
-// and crypto/tls then waits 5 seconds more for space for its last message. The response
-// would stay in memory for that time.
+// If a client does not read before the write deadline, net/http closes the connection, and
+// crypto/tls waits 5 more seconds to send its last message. The response would stay in memory
+// for that time.
 type guardedConn struct {
 	net.Conn
 	left   atomic.Int64 // bytes that may be read

@@ -16,20 +16,20 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/webhook/bounds"
 )
 
-// Use limits the server's connections, and so its handlers: a connection has at most one,
-// and counts until it has returned. It sets the server's ConnState and ConnContext, and wraps
-// its Handler.
+// Use limits the server's connections and thereby its handlers, because a connection has at
+// most one handler and counts until the handler has returned. It sets the server's ConnState
+// and ConnContext, and wraps its Handler.
 //
-// A new connection takes the place of an old one, of the address that has most of them: the
-// one whose state has not changed for the longest time. Connections that have not sent a
-// request yet are limited on their own, since a TLS handshake takes more memory than a
-// request, and only take each other's places. So a client that opens very many connections
-// closes its own. The connections of an API server or a kubelet stay: they are few, or are
-// used again and again.
+// If there are too many, a new connection replaces one of the address with the most
+// connections: the one whose state has not changed for the longest time. Connections that
+// have not sent a request yet have a separate limit, because a TLS handshake takes more
+// memory than a request, and only replace each other. So a client with many connections loses
+// its own first. The connections of API servers and kubelets stay, because they are few or in
+// use.
 //
 // The context of a closed connection ends, and so does its handler, unless it is computing.
-// While very many have not ended, new connections are refused: of the room for handlers that
-// have not ended, an address gets at most as much as it leaves free for others.
+// While too many such handlers are running, new connections are refused. An address gets at
+// most as much of this limit as it leaves free for others.
 func Use(server *http.Server, limit bounds.Connections) {
 	l := &limiter{
 		limit: limit, open: map[net.Conn]*connection{}, fresh: newGroup(), used: newGroup(), ending: map[netip.Addr]int{},
@@ -70,8 +70,7 @@ type connection struct {
 	roomFor netip.Addr
 }
 
-// group lists the connections of each address, in the order of the last change of
-// the connection's state, the longest unchanged first.
+// group lists the connections of each address, the least recently changed first.
 type group struct {
 	lists map[netip.Addr]*list.List // of *connection
 	count int
@@ -99,13 +98,13 @@ func (g *group) remove(c *connection) {
 	c.in = nil
 }
 
-// oldest returns the first connection of an address.
+// oldest returns the least recently changed connection of an address.
 func (g *group) oldest(address netip.Addr) *connection {
 	return g.lists[address].Front().Value.(*connection)
 }
 
-// most returns the oldest connection of the address that has the most. Of several addresses,
-// it is the oldest of all.
+// most returns the oldest connection of the address with the most connections. If several
+// addresses tie, it returns the oldest of all.
 func (g *group) most() (oldest *connection) {
 	n := 0
 	for from, connections := range g.lists {
@@ -190,8 +189,8 @@ func (l *limiter) remove(c *connection) {
 	}
 }
 
-// closeAtOnce closes a connection without TLS's close_notify, which could wait for the client, and
-// ends its handler.
+// closeAtOnce closes a connection without a TLS close_notify, which could block, and cancels
+// its handler.
 func closeAtOnce(c *connection) {
 	c.cancel(errNoRoom)
 	_ = unencrypted(c.Conn).Close()

@@ -15,8 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// defaultInterval is how often the files are read. A kubelet updates a mounted
-// Secret within a minute or two; ten seconds more do not matter.
+// defaultInterval is how often the files are read. A kubelet takes a minute or two to update
+// a mounted Secret, so ten more seconds do not matter.
 const defaultInterval = 10 * time.Second
 
 // Files are files that belong together, such as a certificate and its key. Start reads
@@ -27,10 +27,9 @@ const defaultInterval = 10 * time.Second
 // global registry. If the node has no inotify watches left, it gives up after ten
 // seconds, and the files are never read again.
 type Files struct {
-	// Interval is the time between two looks. It must not be changed after Start.
+	// Interval is the time between reads. It must not be changed after Start.
 	Interval time.Duration
-	// Report, if set, gets the result of each look. It must not be changed after
-	// Start.
+	// Report, if set, gets the result of each read. It must not be changed after Start.
 	Report func(error)
 
 	names    []string
@@ -39,9 +38,8 @@ type Files struct {
 	contents [][]byte // as last used
 }
 
-// NewFiles returns the files of the names, which are not read yet. use gets their
-// contents, in the order of the names, whenever they have changed. It must not
-// keep a part of them if it returns an error.
+// NewFiles returns files that are not read yet. use gets their contents, in the order of the
+// names, whenever they have changed. If it returns an error, it must not keep any of them.
 func NewFiles(use func(contents [][]byte) error, log logr.Logger, names ...string) *Files {
 	return &Files{Interval: defaultInterval, names: names, use: use, log: log}
 }

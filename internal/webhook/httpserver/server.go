@@ -34,11 +34,11 @@ const ReadyInterval = 20 * time.Millisecond
 // Limits of one connection: any pod in the cluster may open one. API servers and
 // kubelets stay far below them.
 const (
-	// maxHeaderBytes limits the header of a request. net/http keeps about 200
-	// bytes for each line of it, however short the line is.
+	// maxHeaderBytes limits the header of a request. net/http uses about 200 bytes for each
+	// line, however short.
 	maxHeaderBytes = 8 << 10
-	// requestTimeout limits reading a request, and writing its response. The API
-	// server waits at most 30 seconds.
+	// requestTimeout limits reading a request and writing its response. The API server waits
+	// at most 30 seconds.
 	requestTimeout = 35 * time.Second
 )
 
@@ -105,9 +105,9 @@ func Serve(ctx context.Context, server *http.Server, listener net.Listener, read
 	return nil
 }
 
-// Closing sends "Connection: close" with each response while draining, so that
-// clients reconnect, to another replica. A connection that is closed only at
-// shutdown may carry a request, which the API server does not retry.
+// Closing sends "Connection: close" with each response while draining, so that clients
+// reconnect to another replica. A connection that is closed only at shutdown may carry a
+// request, which the API server does not retry.
 func Closing(draining <-chan struct{}, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		select {

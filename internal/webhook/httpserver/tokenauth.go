@@ -28,20 +28,19 @@ var (
 )
 
 const (
-	// tokensPerSecond and tokensBurst limit the tokens that the API server is asked about: any
-	// pod can send one. Prometheus sends one for each scrape.
+	// tokensPerSecond and tokensBurst limit the token reviews, because any pod can send
+	// tokens. Prometheus sends one for each scrape.
 	tokensPerSecond, tokensBurst = 5, 20
-	// maxWaiting limits the requests of one address that wait for a turn: another address waits
-	// at most for these, and not for all bad tokens that one client sends.
+	// maxWaiting limits the waiting requests of one address, so that others need not wait for
+	// all bad tokens of one client.
 	maxWaiting = 4
 	// tokenTimeout limits the wait for a turn and for the API server.
 	tokenTimeout = 5 * time.Second
 )
 
-// Authorize passes a request to next if its bearer token is of a user who may use the
-// request's method on the path, which is a non-resource URL of RBAC. Others get
-// status 401 or 403. The client must be allowed to create TokenReviews and
-// SubjectAccessReviews.
+// Authorize passes a request to next if the user of its bearer token may use the request's
+// method on the path, as a non-resource URL of RBAC. Others get status 401 or 403. The client
+// must be allowed to create TokenReviews and SubjectAccessReviews.
 func Authorize(client dynamic.Interface, path string, next http.Handler, log logr.Logger) http.Handler {
 	a := &authorizer{client: client, path: path, turns: turns{limiter: rate.NewLimiter(tokensPerSecond, tokensBurst), waiting: map[netip.Addr]int{}}}
 	failures := rate.Sometimes{Interval: time.Second}
@@ -64,7 +63,7 @@ type authorizer struct {
 	turns  turns
 }
 
-// turns lets requests ask the API server, in the order in which they came.
+// turns queues requests for the API server, in their order of arrival.
 type turns struct {
 	limiter *rate.Limiter
 
@@ -72,8 +71,8 @@ type turns struct {
 	waiting map[netip.Addr]int // only addresses with a request that waits
 }
 
-// wait waits for a turn of a request. It fails at once if maxWaiting requests of the same
-// address wait already.
+// wait waits for the turn of a request. It fails at once if maxWaiting requests of the same
+// address are already waiting.
 func (t *turns) wait(ctx context.Context, address netip.Addr) error {
 	if t.limiter.Allow() {
 		return nil
@@ -103,8 +102,8 @@ func (t *turns) remove(address netip.Addr) {
 	}
 }
 
-// authorize returns the status for the request: 200 if it is allowed. The error is
-// the reason why nothing is known of the caller; it does not contain the token.
+// authorize returns the status for the request, 200 if it is allowed. The error says why the
+// caller could not be checked, and does not contain the token.
 func (a *authorizer) authorize(r *http.Request) (status int, err error) {
 	token, found := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	if !found || token == "" {

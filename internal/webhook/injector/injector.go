@@ -1,8 +1,8 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package injector answers the requests about pods and ServiceAccounts: it looks up the
-// objects of the cluster, and passes them to the pure packages, which decide.
+// Package injector handles the requests about pods and ServiceAccounts: it looks up the
+// objects in the cluster, and passes them to the pure packages, which decide.
 package injector
 
 import (
@@ -16,22 +16,21 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
 )
 
-// Getter returns the Lanyard annotations of an object. For a Namespace, namespace
-// is empty. The error for an object that does not exist satisfies
-// apierrors.IsNotFound.
+// Getter gets the Lanyard annotations of an object. For a Namespace, namespace is empty. If
+// the object does not exist, the error satisfies apierrors.IsNotFound.
 type Getter interface {
 	Get(ctx context.Context, namespace, name string) (metadatacache.Object, error)
 }
 
-// Config holds the values that every decision needs.
+// Config contains the values that every decision needs.
 type Config struct {
 	*annotations.Settings
 	// ServiceAccounts and Namespaces are the objects of the cluster.
 	ServiceAccounts, Namespaces Getter
 }
 
-// serviceAccount returns a ServiceAccount. If it cannot be read, nothing is known of it,
-// and the error is a *reason.Fault.
+// serviceAccount returns a ServiceAccount. If it cannot be read, the error is a
+// *reason.Fault.
 func (c *Config) serviceAccount(ctx context.Context, namespace, name string) (annotations.Object, error) {
 	object, err := c.ServiceAccounts.Get(ctx, namespace, name)
 	switch {

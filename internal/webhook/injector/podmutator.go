@@ -39,7 +39,7 @@ func (p *PodMutator) Read(s *jsonscan.Scanner, pod *mutate.Pod) error {
 	return pod.ReadNext(text, decoder, p.Settings)
 }
 
-// Decide implements admission.Decider. It does what mutate.Decide does, step by step, and looks up
+// Decide implements admission.Decider. It performs the steps of mutate.Decide, and looks up
 // an object only if the next step needs it.
 func (p *PodMutator) Decide(ctx context.Context, request *admission.Request[mutate.Pod]) (admission.Response, error) {
 	if !isExpected(&request.Attributes) {
@@ -74,8 +74,7 @@ func (p *PodMutator) record(d *mutate.Decision) {
 	}
 }
 
-// isExpected reports whether the request is one of the two that can add
-// containers to a pod. No other request can change Lanyard's additions.
+// isExpected reports whether the request is one of the two that can add containers to a pod.
 func isExpected(r *admission.Attributes) bool {
 	if r.Group != "" || r.Version != "v1" || r.Resource != "pods" {
 		return false

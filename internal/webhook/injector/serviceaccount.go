@@ -16,27 +16,27 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
-// ServiceAccount holds the parts of a ServiceAccount that decisions need.
+// ServiceAccount contains the parts of a ServiceAccount that decisions need.
 type ServiceAccount struct {
 	name, resourceVersion string
-	// annotations are those under Lanyard's prefix, as long as they are not longer
-	// than valid ones can be; annotationBytes is the size of all of them.
+	// annotations are those under Lanyard's prefix, unless they are larger than valid ones
+	// can be. annotationBytes is their total size.
 	annotations     map[string]string
 	annotationBytes int
-	// peerAnnotations are the annotations of the peers, cut to peer.MaxBytes.
+	// peerAnnotations are the annotations of the peers, truncated to peer.MaxBytes.
 	peerAnnotations map[string]string
 	// asks reports whether one of them asks for an identity.
 	asks bool
 	// label is the value of the identity label.
 	label string
-	// hasLabel reports whether it has the identity label, hasLabels whether it has an
-	// object of labels to add one to.
+	// hasLabel reports whether the identity label exists, and hasLabels whether
+	// metadata.labels exists.
 	hasLabel, hasLabels bool
-	// hasAnnotations reports whether it has an object of annotations to add to.
+	// hasAnnotations reports whether metadata.annotations exists.
 	hasAnnotations bool
 }
 
-// read reads the ServiceAccount that is the next value of s.
+// read reads the next value of s.
 func (a *ServiceAccount) read(s *jsonscan.Scanner, settings *annotations.Settings) error {
 	*a = ServiceAccount{annotations: map[string]string{}, peerAnnotations: map[string]string{}}
 	limit, peers := settings.MaxServiceAccountBytes(), peer.Of(settings)

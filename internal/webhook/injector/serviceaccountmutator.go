@@ -17,11 +17,10 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
 )
 
-// Invalidator is told of objects that are being written.
+// Invalidator is notified of objects that are being written.
 type Invalidator interface {
-	// Invalidate makes Get read the object from the API server until the cache has the
-	// write. The resource version is the one before the write; it is empty for an
-	// object that is created.
+	// Invalidate makes Get read the object from the API server until the cache has received
+	// the write. The resource version is that before the write, or empty for a new object.
 	Invalidate(namespace, name, resourceVersion string)
 }
 
@@ -43,7 +42,7 @@ func invalidate(invalidator Invalidator, request *admission.Request[ServiceAccou
 // and removes it from the others. The label that a user set to annotations.IdentityRequired stays.
 type ServiceAccountMutator struct {
 	*annotations.Settings
-	// Invalidator is told of each ServiceAccount that the webhook is called for.
+	// Invalidator is notified of each ServiceAccount that the webhook is called for.
 	Invalidator Invalidator
 }
 
@@ -90,8 +89,8 @@ type annotator struct {
 }
 
 // annotate translates the annotations of the peers and adds the annotations of the mappings.
-// It reports whether the ServiceAccount then asks for an identity. It changes
-// nothing of a ServiceAccount with too many annotations: not all of them are known.
+// It reports whether the ServiceAccount then asks for an identity. It does not change a
+// ServiceAccount with too many annotations, which were not all read.
 func (a *annotator) annotate(namespace string) (asks bool) {
 	object := a.object
 	if len(a.Peers)+len(a.Mappings) == 0 || !object.isWhole(a.Settings) {
@@ -131,14 +130,14 @@ func (a *annotator) warnings(adoption *peer.Adoption) []string {
 	}
 	for _, key := range adoption.Remove {
 		if a.IsIdentity(key) {
-			// It may be in a manifest from which the peer's annotation was removed.
+			// It may come from a manifest from which the peer's annotation was removed.
 			warnings = append(warnings, "adoption: "+key+" is removed with the annotation that it was translated from; to keep it, write the ServiceAccount again")
 		}
 	}
 	return warnings
 }
 
-// add adds annotations, or replaces them.
+// add adds or replaces annotations.
 func (a *annotator) add(add map[string]string) {
 	if !a.object.hasAnnotations && len(add) > 0 {
 		a.patch.Add("/metadata/annotations", []byte("{}"))
@@ -148,7 +147,7 @@ func (a *annotator) add(add map[string]string) {
 	}
 }
 
-// label makes the identity label right. asks reports whether the ServiceAccount asks for an
+// label corrects the identity label. asks reports whether the ServiceAccount asks for an
 // identity.
 func (a *annotator) label(asks bool) {
 	object := a.object

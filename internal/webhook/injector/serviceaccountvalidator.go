@@ -23,7 +23,7 @@ import (
 // otherwise be found when their next pod is created.
 type ServiceAccountValidator struct {
 	Config
-	// Invalidator is told of each ServiceAccount whose annotations change.
+	// Invalidator is notified of each ServiceAccount whose annotations change.
 	Invalidator Invalidator
 }
 
@@ -63,15 +63,15 @@ func (v *ServiceAccountValidator) validate(namespace string, object *ServiceAcco
 	doubts, err := v.check(namespace, object, lookup)
 	if denied, ok := errors.AsType[*reason.Error](err); ok && (unchanged || v.isAdopted(namespace, object)) {
 		// The mistake is older than this write, which changes something else, such as a
-		// finalizer. Or it is in an annotation of a peer, which may have accepted it.
-		// The write must not be denied.
+		// finalizer, or it is in an annotation of a peer, which may have accepted it. The
+		// write must not be denied.
 		return admission.Response{Reason: denied.Reason, Warnings: []string{err.Error()}}, nil
 	}
 	return admission.Response{Reason: reason.Valid, Warnings: doubts}, err
 }
 
-// isAdopted reports whether all mistakes of the ServiceAccount are in annotations that
-// follow a peer's. A missing value is a mistake of the identity that needs the value.
+// isAdopted reports whether all mistakes are in adopted annotations. A missing value counts
+// as a mistake of the identity that needs it.
 func (v *ServiceAccountValidator) isAdopted(namespace string, object *ServiceAccount) bool {
 	if len(v.Peers) == 0 || !object.isWhole(v.Settings) {
 		return false
@@ -86,8 +86,8 @@ func (v *ServiceAccountValidator) isAdopted(namespace string, object *ServiceAcc
 	})
 }
 
-// check returns why SDKs cannot use identities, and the first error in the annotations, as a
-// *reason.Error.
+// check returns reasons why SDKs cannot use identities, and the first error in the
+// annotations, as a *reason.Error.
 func (v *ServiceAccountValidator) check(namespace string, object *ServiceAccount, lookup func() (annotations.Object, error)) (doubts []string, err error) {
 	account := annotations.Object{Namespace: namespace, Name: object.name, Annotations: object.annotations}
 	if !object.isWhole(v.Settings) {

@@ -21,8 +21,8 @@ import (
 
 // Recorder counts calls of Cache.Get.
 type Recorder interface {
-	// RecordLookup is called once for each Get. The source is "cache" or "live";
-	// the result is "found", "not_found" or "error".
+	// RecordLookup is called once per Get. source is "cache" or "live", and result is
+	// "found", "not_found" or "error".
 	RecordLookup(source, result string)
 }
 
@@ -30,18 +30,17 @@ type Recorder interface {
 type Options struct {
 	// Client lists and watches the metadata of the objects.
 	Client metadata.Interface
-	// Reads makes the live reads, which are subject to its rate limits. It comes from
-	// NewReadClient, which limits their memory. If nil, it is Client.
+	// Reads makes the live reads, subject to its rate limits. Create it with NewReadClient,
+	// which limits their memory. It defaults to Client.
 	Reads metadata.Interface
-	// Resource is the resource, in all namespaces.
+	// Resource is the resource to cache, in all namespaces.
 	Resource schema.GroupVersionResource
 	// Prefix is the prefix of the annotations to keep, such as "lanyard.dev/".
 	Prefix string
-	// Label is the key of the one label to keep. Empty keeps none.
+	// Label is the key of the label to keep, or empty.
 	Label string
-	// MaxBytes limits the annotations that are kept of one object, keys and values
-	// together: users write them, and all objects share one memory. Zero means no
-	// limit. See Object.TooLarge and Reader.SetMaxBytes.
+	// MaxBytes limits the size of the kept annotations of one object, keys and values
+	// together. Zero means no limit. See Object.TooLarge and Reader.SetMaxBytes.
 	MaxBytes int
 
 	// MaxTotalBytes limits the memory of all objects of a Cache. Objects that do not
@@ -50,7 +49,7 @@ type Options struct {
 	MaxTotalBytes int64
 	// Recorder counts calls of Cache.Get. Nil counts nothing.
 	Recorder Recorder
-	// Logger gets the messages of the watch. The zero value discards them.
+	// Logger logs messages of the watch. The zero value discards them.
 	Logger logr.Logger
 }
 
@@ -102,10 +101,10 @@ func (c *Cache) Invalidate(namespace, name, resourceVersion string) {
 // Get returns the object from the cache. If the cache does not know the object, or
 // the object was invalidated, Get reads it like Reader.Get.
 func (c *Cache) Get(ctx context.Context, namespace, name string) (object Object, err error) {
-	// In this order: an invalidation ends after the store has received the write.
+	// The order matters: an invalidation ends after the store has received the write.
 	known := !c.Invalidated(namespace, name)
 	cached, stored := c.store.get(types.NamespacedName{Namespace: namespace, Name: name})
-	// The limit may have been raised since the object was too large.
+	// The limit may have been raised since then.
 	known = known && stored && (cached.value().TooLarge == 0 || cached.TooLarge > int(c.maxBytes.Load()))
 	source, result := "cache", "found"
 	if known {

@@ -14,7 +14,7 @@ import (
 const (
 	// freeInterval is how often FreeMemory checks whether there is garbage.
 	freeInterval = 2 * time.Second
-	// freeAfter is how many received objects make a collection worthwhile: they
+	// freeAfter is the number of received objects that makes a collection worthwhile: they
 	// leave a few megabytes of garbage, and a collection takes some milliseconds.
 	freeAfter = 10_000
 )

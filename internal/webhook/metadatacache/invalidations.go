@@ -12,37 +12,36 @@ import (
 )
 
 const (
-	// maxInvalid limits the memory of the invalidations. Above it, all objects are
+	// maxInvalid limits the number of invalid objects. If there are more, all objects are
 	// invalid.
 	maxInvalid = 4096
-	// storedAfter is the time after which an admitted write has been stored or never will be: twice
-	// kube-apiserver's default --request-timeout.
+	// storedAfter is the time after which an admitted write has either been stored or never
+	// will be: twice kube-apiserver's default --request-timeout.
 	storedAfter = 2 * time.Minute
 )
 
 // invalidation is a write that was admitted and that the watch has not delivered yet.
 type invalidation struct {
 	at time.Time // when it was admitted
-	// replaced is the resource version that the write replaces. The API server stores
-	// the write only if the object still has this version, and otherwise asks for
-	// admission again. So the first later version is the write, or shows that it failed.
+	// replaced is the resource version before the write. The API server stores the write only
+	// if the object still has this version, and otherwise repeats the admission. So the first
+	// later version contains the write or shows that it failed.
 	replaced string
-	// settled is a resource version that includes the write if it was stored. It is
-	// empty until it is known.
+	// settled is a resource version that includes the write if it was stored, or empty while
+	// unknown.
 	settled string
 }
 
-// invalidations are the objects that must be read from the API server. The zero value
+// invalidations is the set of objects that must be read from the API server. The zero value
 // is empty.
 type invalidations struct {
 	mu      sync.RWMutex
 	objects map[types.NamespacedName]invalidation
-	// all is the last write for which there was no space in objects. Until it ends, all
-	// objects are invalid.
+	// all is the last write that exceeded maxInvalid. Until it ends, all objects are invalid.
 	all *invalidation
 }
 
-// add adds a write. It lasts until all writes of the object have been delivered.
+// add invalidates an object until all of its writes have been delivered.
 func (i *invalidations) add(id types.NamespacedName, replaced string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -67,8 +66,8 @@ func (i *invalidations) contains(id types.NamespacedName) bool {
 	return invalid || i.all != nil
 }
 
-// deliver ends the invalidation of the object if this version is later than the one that
-// its writes replace. It reports whether it has done so, and the object is valid now.
+// deliver ends the invalidation of the object if this version is later than the versions that
+// its writes replace. It reports whether it did, so that the object is valid now.
 func (i *invalidations) deliver(id types.NamespacedName, version string) bool {
 	if !i.contains(id) { // as nearly always
 		return false
@@ -82,7 +81,7 @@ func (i *invalidations) deliver(id types.NamespacedName, version string) bool {
 	return i.all == nil
 }
 
-// hasUntil reports whether there are writes that were admitted at this time or before.
+// hasUntil reports whether there are writes that were admitted at or before this time.
 func (i *invalidations) hasUntil(at time.Time) bool {
 	i.mu.RLock()
 	defer i.mu.RUnlock()
@@ -94,9 +93,9 @@ func (i *invalidations) hasUntil(at time.Time) bool {
 	return i.all != nil && !i.all.at.After(at)
 }
 
-// settle ends the invalidations of writes that have been stored or never will be. The writes until
-// this time are included in the resource version listed, and the cache has received everything up
-// to the version received.
+// settle ends the invalidations of writes that have been stored or never will be. The version
+// listed includes all writes until this time, and the cache has received everything up to the
+// version received.
 func (i *invalidations) settle(until time.Time, listed, received string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -112,7 +111,7 @@ func (i *invalidations) settle(until time.Time, listed, received string) {
 	}
 }
 
-// settle reports whether the write ends.
+// settle reports whether the invalidation ends.
 func (w *invalidation) settle(until time.Time, listed, received string) bool {
 	if w.settled == "" && !w.at.After(until) {
 		w.settled = listed

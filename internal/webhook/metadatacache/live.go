@@ -24,14 +24,14 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/webhook/bounds"
 )
 
-// Limits of the live reads: anybody who reaches the webhook can name objects that do
-// not exist. Reads above the limits wait for their turns, which go to the client (see
-// bounds.Client) that holds the least.
+// Limits of the live reads, because any client of the webhook can name objects that do not
+// exist. Reads above the limits wait. The client (see bounds.Client) with the fewest reads is
+// next.
 const (
 	readsPerSecond = 200
 	readsBurst     = 400
-	// readTimeout limits one live read, the wait for its turn included. One Get waits for at
-	// most two of them, and no longer than its context allows.
+	// readTimeout limits one live read, including the wait for its turn. A Get waits for at
+	// most two reads, and no longer than its context allows.
 	readTimeout = 5 * time.Second
 )
 
@@ -48,14 +48,14 @@ type Reader struct {
 	reads map[readKey]*read // that callers wait for
 }
 
-// readKey is an object that a client reads. Clients do not share reads: one would wait for
-// the turn of another.
+// readKey identifies an object and the client that reads it. Clients do not share reads,
+// because one would wait for the turn of another.
 type readKey struct {
 	types.NamespacedName
 	client netip.Addr
 }
 
-// read is a live read that is waiting for its turn or in progress.
+// read is a live read that is pending or in progress.
 type read struct {
 	waiting int // callers; Reader.mu protects it
 	cancel  context.CancelFunc
@@ -88,7 +88,7 @@ func NewReader(opts Options) (*Reader, error) {
 	return r, nil
 }
 
-// SetMaxBytes replaces Options.MaxBytes for objects that are received from now on.
+// SetMaxBytes changes Options.MaxBytes for objects received from now on.
 func (r *Reader) SetMaxBytes(n int) { r.maxBytes.Store(int64(n)) }
 
 // Invalidate marks an object whose write is being admitted: a cache is out of date until it has
@@ -103,23 +103,22 @@ func (r *Reader) Invalidate(namespace, name, resourceVersion string) {
 	}
 }
 
-// Invalidated reports whether the object must be read live because of Invalidate.
-// Too many writes at once make all objects invalid.
+// Invalidated reports whether the object must be read live because of Invalidate. After too
+// many writes, it is true for all objects.
 func (r *Reader) Invalidated(namespace, name string) bool {
 	return r.invalidated.contains(types.NamespacedName{Namespace: namespace, Name: name})
 }
 
-// Delivered ends the invalidation of an object if a cache that has this version of it has
-// all writes that Invalidate was told of. It reports whether it has done so. If another
-// caller has done so before, a version that was read from the cache earlier may still be
-// without the write.
+// Delivered ends the invalidation of an object if this version includes all writes that
+// Invalidate was called for. It reports whether it did. If another caller did so before, a
+// version that was read from the cache earlier may still lack the write.
 func (r *Reader) Delivered(namespace, name, resourceVersion string) bool {
 	return r.invalidated.deliver(types.NamespacedName{Namespace: namespace, Name: name}, resourceVersion)
 }
 
-// Forget ends the invalidations that are older than an age. It is for a cache that does
-// not tell how far its watch has come: without it, the invalidation of a write that was
-// never stored would not end.
+// Forget ends the invalidations that are older than age. Use it with a cache that does not
+// report the progress of its watch: otherwise, the invalidation of a write that was never
+// stored would not end.
 func (r *Reader) Forget(age time.Duration) { r.invalidated.forget(time.Now().Add(-age)) }
 
 // Get returns the object from the API server. A cluster-scoped object has no
@@ -139,10 +138,10 @@ func (r *Reader) Get(ctx context.Context, namespace, name string) (Object, error
 	return object, nil
 }
 
-// canExist reports whether an object may have this name. Names come from users and
-// are not validated yet.
+// canExist reports whether the name is valid. Names come from users and have not been
+// validated yet.
 func canExist(id types.NamespacedName) bool {
-	// The pattern takes long for a long text.
+	// Matching a long text takes long.
 	if len(id.Name) > validation.DNS1123SubdomainMaxLength || len(id.Namespace) > validation.DNS1123LabelMaxLength {
 		return false
 	}
@@ -152,15 +151,14 @@ func canExist(id types.NamespacedName) bool {
 
 // read returns the object from the API server.
 //
-// A read that was in progress when this caller came may have been served
-// before the object was created or changed. If that matters, because the object
-// was not found or was invalidated, a second read is made. It begins after the
-// first has ended, so its result is new enough for all callers that came during
-// the first and share the second.
+// A read that is already in progress may have been served before the object was created or
+// changed. If the object was not found or is invalidated, the caller therefore reads a second
+// time. The second read begins after the first has ended, so it is recent enough for all
+// callers that joined the first.
 func (r *Reader) read(ctx context.Context, id types.NamespacedName) (Object, error) {
 	if !canExist(id) {
-		// The client joins a path from the names: "../x" must not reach an object of
-		// another namespace.
+		// The client joins the names into a path: "../x" must not reach an object in another
+		// namespace.
 		return Object{}, apierrors.NewNotFound(r.opts.Resource.GroupResource(), texts.Cut(id.Name, texts.MaxName))
 	}
 	invalid := r.Invalidated(id.Namespace, id.Name)
@@ -173,8 +171,8 @@ func (r *Reader) read(ctx context.Context, id types.NamespacedName) (Object, err
 
 // share starts a live read, or joins the one that is in progress.
 //
-// The result is not stored in a cache. Only the watch writes to it, so that
-// an older state never overwrites a newer one.
+// The result is not stored in a cache. Only the watch writes to the cache, so that an older
+// state never overwrites a newer one.
 func (r *Reader) share(ctx context.Context, id types.NamespacedName) (object Object, joined bool, err error) {
 	key := readKey{id, bounds.Client(ctx)}
 	current, joined := r.join(ctx, key)
@@ -219,19 +217,19 @@ func (r *Reader) leave(key readKey, current *read) {
 	}
 }
 
-// endJoining makes later callers start another read. The caller holds r.mu.
+// endJoining makes later callers start another read. The caller must hold r.mu.
 func (r *Reader) endJoining(key readKey, current *read) {
 	if r.reads[key] == current {
 		delete(r.reads, key)
 	}
 }
 
-// readNow reads the object when it is its turn.
+// readNow waits for its turn and reads the object.
 //
-// The context may end the wait, but not the request to the API server, which keeps its turn
-// until the response. A client of HTTP/2 would not be done with it: the request still counts
-// as one of its connection, and the next requests open other connections. A client of HTTP/1.1
-// would close the connection.
+// The context can cancel the wait, but not the request to the API server, which keeps its
+// turn until the response. Canceling would not free resources: with HTTP/2, the request would
+// still count for its connection, so that later requests open others, and with HTTP/1.1, the
+// client would close the connection.
 func (r *Reader) readNow(ctx context.Context, key readKey) (Object, error) {
 	turn := r.turns.Claim(key.client)
 	err := turn.Take(ctx, 1)

@@ -13,23 +13,23 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Object has the metadata that the cache keeps of one API object.
+// Object contains the metadata that the cache keeps of one API object.
 type Object struct {
-	// Annotations are the annotations under Options.Prefix, by their full keys;
-	// nil if the object has no such annotation. They are shared: callers must not change them.
+	// Annotations are the annotations under Options.Prefix, with full keys, or nil if there
+	// are none. They are shared: callers must not change them.
 	Annotations map[string]string
-	// TooLarge is the size of these annotations, keys and values, if it is above
-	// the limit of the Reader. Annotations is then nil. Otherwise it is 0.
+	// TooLarge is the size of these annotations, keys and values together, if it exceeds the
+	// limit. Annotations is then nil. Otherwise, TooLarge is 0.
 	TooLarge int
 	// Label is the value of the label Options.Label, or empty if not set.
 	Label string
 }
 
-// HasAnnotations reports whether the object has annotations under the prefix,
-// kept or too large to be kept.
+// HasAnnotations reports whether the object has annotations under the prefix, even if they
+// were too large to keep.
 func (o Object) HasAnnotations() bool { return len(o.Annotations) > 0 || o.TooLarge != 0 }
 
-// value returns the object that a pointer in a store stands for.
+// value dereferences a pointer from a store; nil stands for the zero Object.
 func (o *Object) value() Object {
 	if o == nil {
 		return Object{}
@@ -37,10 +37,9 @@ func (o *Object) value() Object {
 	return *o
 }
 
-// ObjectOf returns the kept parts of an object's metadata: the annotations under
-// prefix, unless they have more than maxBytes, and the value of label. maxBytes of
-// zero means no limit. Strings are copied: none keeps the response that it was
-// decoded from in memory.
+// ObjectOf returns the parts of an object's metadata to keep: the annotations under prefix,
+// unless they are larger than maxBytes, and the value of label. A maxBytes of zero means no
+// limit. Strings are copied, so that they do not keep the decoded response in memory.
 func ObjectOf(meta *metav1.PartialObjectMetadata, prefix, label string, maxBytes int) Object {
 	object := Object{Label: strings.Clone(meta.Labels[label])}
 	size := 0
@@ -65,9 +64,9 @@ func (r *Reader) Object(meta *metav1.PartialObjectMetadata) Object {
 	return ObjectOf(meta, r.opts.Prefix, r.opts.Label, int(r.maxBytes.Load()))
 }
 
-// item is the name of an object of a list. A list is decoded completely before it is
-// stored; until then, the object is in Cache.incoming, which has a limit. It is a
-// runtime.Object because the elements of a list must be.
+// item is the name of an object in a list. Lists are decoded completely before they are
+// stored. Until then, the objects are in Cache.incoming, whose size is limited. item is a
+// runtime.Object because list elements must be.
 type item struct{ id types.NamespacedName }
 
 // GetObjectKind implements runtime.Object.
@@ -76,8 +75,8 @@ func (it *item) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKin
 // DeepCopyObject implements runtime.Object. An item is never changed.
 func (it *item) DeepCopyObject() runtime.Object { return it }
 
-// item keeps an object of a list until the list is complete. It returns an item as it
-// is: a cache.TransformFunc must be idempotent.
+// item keeps an object of a list until the list is complete. It returns an item unchanged,
+// because a cache.TransformFunc must be idempotent.
 func (c *Cache) item(obj any) (*item, error) {
 	if it, ok := obj.(*item); ok {
 		return it, nil
@@ -100,8 +99,7 @@ func metadataOf(obj any) (*metav1.PartialObjectMetadata, error) {
 	return meta, nil
 }
 
-// kept returns the name and the parts of an object that the cache keeps, or nil if it keeps
-// nothing.
+// kept returns the name of an object and the parts to keep, or nil if there are none.
 func (c *Cache) kept(meta *metav1.PartialObjectMetadata) (types.NamespacedName, *Object) {
 	id := types.NamespacedName{Namespace: strings.Clone(meta.Namespace), Name: strings.Clone(meta.Name)}
 	object := c.Object(meta)

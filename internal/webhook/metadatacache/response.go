@@ -15,9 +15,9 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/webhook/bounds"
 )
 
-// NewReadClient returns a client for Options.Reads. It reads large metadata one response at a
-// time, and returns an error for metadata of more than bounds.LargeMetadata: whoever may write
-// a ServiceAccount chooses its size.
+// NewReadClient returns a client for Options.Reads. Because writers of ServiceAccounts choose
+// the size of their metadata, the client reads large metadata one response at a time, and
+// returns an error above bounds.LargeMetadata.
 //
 // It uses HTTP/1.1. With HTTP/2, a response that waits for its turn would be received into
 // memory, up to 4 MiB of each.
@@ -28,7 +28,7 @@ func NewReadClient(config *rest.Config) (metadata.Interface, error) {
 	return metadata.NewForConfig(config)
 }
 
-// limitResponses limits responses to requests whose context comes from withLargeTurn.
+// limitResponses limits the responses to requests with a context from withLargeTurn.
 type limitResponses struct{ next http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
@@ -43,8 +43,8 @@ func (l limitResponses) RoundTrip(request *http.Request) (*http.Response, error)
 
 type largeTurn struct{}
 
-// withLargeTurn returns a context for a request whose response takes the turn if it is large.
-// The caller returns the turn when the response is decoded and no longer needed.
+// withLargeTurn returns a context for a request whose response needs a turn if it is large.
+// The caller must release the turn when the decoded response is no longer needed.
 func withLargeTurn(ctx context.Context, turn *bounds.Claim) context.Context {
 	return context.WithValue(ctx, largeTurn{}, turn)
 }

@@ -11,36 +11,33 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// share is the part of the limit that a namespace may fill without losing objects to
-// other namespaces.
+// share is the fraction of the limit that a namespace may always use.
 const share = 16
 
-// store holds the objects of a Cache, as long as they fit into a number of bytes. If
-// they do not fit, namespaces with more than their share of the bytes lose objects: one
-// namespace does not push out the others.
+// store contains the objects of a Cache, up to a number of bytes. If they do not fit,
+// namespaces that use more than their share lose objects, so that one namespace cannot evict
+// the others.
 //
-// An informer of client-go with a transform could hold them too, but the transform must
-// return an entry for each object, so that names alone could fill the memory. And it
-// could only fill the space in the order of a list, so that the first namespace takes it
-// all.
+// An informer of client-go with a transform does not suffice: it must keep an entry for each
+// object, so that names alone could fill the memory, and it would fill the space in list
+// order, so that the first namespace could take all of it.
 //
 // The zero value is empty and without a limit.
 type store struct {
 	limit int64 // of bytes, or 0 if there is none
 
 	mu sync.RWMutex
-	// objects holds nil for an object with nothing to keep: most objects of a
-	// cluster have neither annotations under the prefix nor the label.
+	// objects contains nil for an object with nothing to keep, as most have neither
+	// annotations under the prefix nor the label.
 	objects map[types.NamespacedName]*Object
 	bytes   int64
-	// namespaces has the bytes of each namespace. large are the namespaces with more than
-	// their share, which are at most share.
+	// namespaces contains the bytes of each namespace. large are the namespaces that use more
+	// than their share.
 	namespaces map[string]int64
 	large      map[string]bool
 }
 
-// Sizes of an object's parts in memory, apart from their text. A test
-// compares the sum with the heap.
+// Memory of an object besides its text. A test compares the sum with the heap.
 const (
 	entryBytes      = 112 // in the map of the store, and the allocations of the name
 	annotatedBytes  = 464 // an Object and its map of annotations
@@ -94,8 +91,7 @@ func (s *store) count(namespace string, n int64) {
 	}
 }
 
-// set keeps an object in place of its previous state. If the object does not fit,
-// set keeps neither.
+// set replaces an object. If the new state does not fit, set removes the object.
 func (s *store) set(id types.NamespacedName, object *Object) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -111,8 +107,8 @@ func (s *store) set(id types.NamespacedName, object *Object) {
 	s.count(id.Namespace, n)
 }
 
-// makeSpace reports whether n more bytes of the namespace fit. Until they do, it takes
-// objects from the namespace with the most bytes, if that has more than its share and
+// makeSpace makes space for n more bytes of the namespace, and reports whether it could. It
+// evicts objects of the namespace with the most bytes, if that uses more than its share and
 // more than this namespace.
 func (s *store) makeSpace(namespace string, n int64) bool {
 	wanted := s.namespaces[namespace] + n
@@ -126,7 +122,7 @@ func (s *store) makeSpace(namespace string, n int64) bool {
 		if most == wanted {
 			return false
 		}
-		// The search takes a while, so it makes space for many objects.
+		// The search is slow, so it makes space for many objects.
 		enough := max(wanted, most-s.limit/share)
 		for id := range s.objects {
 			if id.Namespace != largest {
@@ -140,8 +136,7 @@ func (s *store) makeSpace(namespace string, n int64) bool {
 	return true
 }
 
-// replace keeps the items of incoming in place of all previous objects. Nothing else may
-// use incoming afterwards.
+// replace replaces all objects with the items of incoming, which must not be used afterwards.
 func (s *store) replace(incoming *store, items []*item) {
 	fresh := incoming
 	if !incoming.isExactly(items) {
@@ -157,8 +152,8 @@ func (s *store) replace(incoming *store, items []*item) {
 	s.objects, s.bytes, s.namespaces, s.large = fresh.objects, fresh.bytes, fresh.namespaces, fresh.large
 }
 
-// isExactly reports whether the store has an object for each item and no other objects.
-// The items have different names.
+// isExactly reports whether the store contains exactly the objects of the items, whose names
+// are distinct.
 func (s *store) isExactly(items []*item) bool {
 	missing := func(it *item) bool { _, ok := s.get(it.id); return !ok }
 	return len(items) == len(s.objects) && !slices.ContainsFunc(items, missing)

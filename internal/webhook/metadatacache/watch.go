@@ -17,15 +17,15 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// pageSize is how many objects are decoded at a time if the API server cannot
-// stream the list. Each may have 256 KiB of annotations.
+// pageSize is the number of objects decoded at a time if the API server cannot stream the
+// list. Each may have 256 KiB of annotations.
 const pageSize = 100
 
 // settleInterval is how often the cache looks for writes that were never stored.
 const settleInterval = 30 * time.Second
 
-// Start lists and watches the objects until ctx is done. It retries after each
-// failure and always returns nil. It must be called once.
+// Start lists and watches the objects until ctx is done. It retries after failures and always
+// returns nil. It must be called only once.
 func (c *Cache) Start(ctx context.Context) error {
 	ctx = logr.NewContext(ctx, c.opts.Logger)
 	var group wait.Group
@@ -53,16 +53,15 @@ func (c *Cache) newReflector() *cache.Reflector {
 	return reflector
 }
 
-// settle ends the invalidations of writes that no event will end: a write that was
-// admitted may be denied by another webhook, or only be a dry run. All of them are in the
-// version of a list that begins after they could be stored. The watch delivers that
-// version with a bookmark, if with no event.
+// settle ends the invalidations of writes that cause no event, because another webhook denied
+// them or they were dry runs. A list that begins after they could be stored includes all
+// writes. The watch reports the version of that list, with a bookmark if not with an event.
 func (c *Cache) settle(ctx context.Context) {
 	until := time.Now().Add(-storedAfter)
 	if !c.invalidated.hasUntil(until) {
 		return
 	}
-	// Without a resource version, it is a quorum read. The first object is enough.
+	// Without a resource version, this is a quorum read. The first object is enough.
 	page, err := c.opts.Client.Resource(c.opts.Resource).List(ctx, metav1.ListOptions{Limit: 1})
 	if err != nil {
 		return // the objects are read live meanwhile, which reports the failure
@@ -79,8 +78,8 @@ func (c *Cache) watch(ctx context.Context, opts metav1.ListOptions) (watch.Inter
 // page has arrived.
 func (c *Cache) list(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
 	if opts.ResourceVersion == "0" {
-		// The reflector's first list asks for the state of the API server's watch
-		// cache, which may be old and ignores the limit.
+		// The reflector's first list asks for the API server's watch cache, which may be
+		// outdated and ignores the limit.
 		opts.ResourceVersion = ""
 	}
 	if opts.Continue == "" {
@@ -104,7 +103,8 @@ type reflectorStore struct{ *Cache }
 
 var _ cache.TransformingStore = reflectorStore{}
 
-// Transformer makes the reflector collect a streamed list as items.
+// Transformer implements cache.TransformingStore, so that the reflector collects a streamed
+// list as items.
 func (s reflectorStore) Transformer() cache.TransformFunc {
 	return func(obj any) (any, error) { return s.item(obj) }
 }
@@ -154,5 +154,5 @@ func (s reflectorStore) Replace(objs []any, _ string) error {
 	return nil
 }
 
-// Resync implements cache.ReflectorStore. There is nobody to notify again.
+// Resync implements cache.ReflectorStore. It does nothing.
 func (s reflectorStore) Resync() error { return nil }

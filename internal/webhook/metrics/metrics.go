@@ -1,11 +1,10 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package metrics holds the Prometheus metrics of the webhook.
+// Package metrics defines the Prometheus metrics of the webhook.
 //
-// Users of the cluster cannot choose the value of a label: resources are from a
-// list in this package; all other values are constants of the callers or, for
-// providers, names from the program's configuration.
+// Users of the cluster cannot choose label values: resources are from a list in this package,
+// and all other values are constants or names of configured providers.
 package metrics
 
 import (
@@ -20,11 +19,10 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
 )
 
-// OtherResource is the label value for every resource that this package does not
-// know.
+// OtherResource is the label value for all other resources.
 const OtherResource = "other"
 
-// Recorder keeps the metrics. Its methods may be called concurrently.
+// Recorder updates the metrics. Its methods may be called concurrently.
 type Recorder struct {
 	registerer prometheus.Registerer
 	admissions *prometheus.CounterVec
@@ -70,8 +68,7 @@ func New(registerer prometheus.Registerer) (*Recorder, error) {
 		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "lanyard_admission_duration_seconds",
 			Help: "Time from an admission request to its response.",
-			// From a hit in the cache to the 5 seconds after which the API server stops
-			// waiting, by the webhook configurations.
+			// From a cache hit to 5 seconds, the timeout in the webhook configurations.
 			Buckets: []float64{
 				0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025,
 				0.05, 0.1, 0.25, 0.5, 1, 2.5, 5,
@@ -95,8 +92,8 @@ func New(registerer prometheus.Registerer) (*Recorder, error) {
 	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("register metrics: %w", err)
 	}
-	// rate() and increase() do not see the first increment of a series that begins
-	// at 1, so these begin at 0.
+	// These start at 0, because rate() and increase() miss the first increment of a series
+	// that starts at 1.
 	for _, labels := range [][]string{{"cache", "found"}, {"live", "found"}, {"live", "not_found"}, {"live", "error"}} {
 		r.lookups.WithLabelValues(labels...)
 	}
@@ -119,7 +116,7 @@ func (r *Recorder) RecordAdmission(resource, result, reason string, d time.Durat
 	r.duration.Observe(d.Seconds())
 }
 
-// RecordInjection counts one provider's identity that was injected into a pod.
+// RecordInjection counts the injection of one provider's identity into a pod.
 func (r *Recorder) RecordInjection(provider string) {
 	r.injections.WithLabelValues(provider).Inc()
 }
@@ -134,8 +131,8 @@ func (r *Recorder) RecordLookup(source, result string) {
 	r.lookups.WithLabelValues(source, result).Inc()
 }
 
-// SetCertificateExpiry sets when the serving certificate expires. The metric is
-// absent until the first call; 0 would be a certificate that expired in 1970.
+// SetCertificateExpiry sets when the serving certificate expires. The metric is absent until
+// the first call, because 0 would mean 1970.
 func (r *Recorder) SetCertificateExpiry(notAfter time.Time) {
 	r.expiry.WithLabelValues().Set(float64(notAfter.Unix()))
 }
@@ -149,7 +146,7 @@ func (r *Recorder) SetConfigReload(err error) {
 	r.reload.WithLabelValues().Set(value)
 }
 
-// ServiceAccounts are the numbers of known ServiceAccounts by state.
+// ServiceAccounts contains the numbers of known ServiceAccounts by state.
 type ServiceAccounts struct {
 	// Annotated ServiceAccounts have an annotation under the prefix.
 	Annotated int
@@ -163,14 +160,15 @@ type ServiceAccounts struct {
 	Excluded int
 }
 
-// WatchServiceAccounts adds the numbers of ServiceAccounts. Each scrape calls count, which must
-// be cheap: anybody who reaches the port can scrape, also at the same time.
+// WatchServiceAccounts registers the numbers of ServiceAccounts. Each scrape calls count,
+// which must be cheap and safe for concurrent use, because any client that reaches the port
+// can scrape.
 func (r *Recorder) WatchServiceAccounts(count func() ServiceAccounts) {
 	r.registerer.MustRegister(serviceAccounts(count))
 }
 
-// WatchCache adds the memory that a cache of objects takes, and its limit. bytes
-// returns both; each scrape calls it.
+// WatchCache registers the memory of a cache and its limit. Each scrape calls bytes, which
+// returns both.
 func (r *Recorder) WatchCache(resource string, bytes func() (used, limit int64)) {
 	gauge := func(name, help string, value func() int64) {
 		r.registerer.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{

@@ -21,39 +21,36 @@ import (
 	"k8s.io/client-go/util/keyutil"
 )
 
-// Keys of the Secret that holds an authority. A Secret of type kubernetes.io/tls
-// has the first two; clients conventionally find the CAs to trust under
-// the third.
+// Keys of the Secret of an authority. The first two are those of type kubernetes.io/tls, and
+// the third conventionally contains the CAs to trust.
 const (
 	certificateKey = "tls.crt"
 	privateKeyKey  = "tls.key"
 	bundleKey      = "ca.crt"
 )
 
-// authorityName is the subject of every CA certificate. A renewed CA certificate
-// must have the same subject as before: otherwise leaves that were signed earlier
-// do not verify against it.
+// authorityName is the subject of every CA certificate. It must not change, or leaves that
+// were signed earlier do not verify against a renewed CA certificate.
 const authorityName = "lanyard-webhook-ca"
 
-// backdate is how far the clock of an API server may be behind.
+// backdate is the tolerated lag of an API server's clock.
 const backdate = 5 * time.Minute
 
 // maxPrevious limits the previous CA certificates that are trusted in addition to
 // the current one.
 const maxPrevious = 8
 
-// authority is a certificate authority, and the previous ones that must stay
-// trusted. It is immutable.
+// authority is a certificate authority with the previous ones that must stay trusted. It is
+// immutable.
 type authority struct {
 	certificate *x509.Certificate
 	key         crypto.Signer
-	// previous are CA certificates with other keys, whose leaves may still be in
-	// use.
+	// previous are CA certificates with previous keys whose leaves may still be in use.
 	previous []*x509.Certificate
 }
 
-// certify creates a CA certificate for the key, or for a new key if the key is nil. Leaves that
-// the key has signed before verify against it too. previous are CA certificates that stay
+// certify creates a CA certificate for the key, or for a new key if it is nil. Earlier leaves
+// of the key verify against the new certificate. previous are CA certificates that stay
 // trusted until they expire.
 func certify(key crypto.Signer, now time.Time, lifetime time.Duration, previous []*x509.Certificate) (*authority, error) {
 	if key == nil {
@@ -78,9 +75,9 @@ func certify(key crypto.Signer, now time.Time, lifetime time.Duration, previous 
 	return &authority{certificate: certificate, key: key, previous: retained(previous, certificate, now)}, nil
 }
 
-// retained returns the previous CA certificates that must stay trusted: unexpired,
-// distinct, with another key than the current one, and at most maxPrevious. The
-// limit is needed because others may write the objects that they come from.
+// retained returns the previous CA certificates that must stay trusted: unexpired, distinct,
+// and with a different key than the current one. It returns at most maxPrevious, because
+// others may write the objects that they come from.
 func retained(previous []*x509.Certificate, current *x509.Certificate, now time.Time) []*x509.Certificate {
 	var keep []*x509.Certificate
 	for _, c := range previous {
@@ -157,7 +154,7 @@ func (a *authority) forgetAt(leafLifetime time.Duration) time.Time {
 	return a.certificate.NotBefore.Add(backdate + leafLifetime)
 }
 
-// bundle returns the certificates to trust, in PEM, the current one first.
+// bundle returns the certificates to trust in PEM, the current one first.
 func (a *authority) bundle() []byte {
 	text := encodeCertificate(a.certificate)
 	for _, c := range a.previous {
@@ -201,7 +198,7 @@ func decodeAuthority(data map[string][]byte, now time.Time) (*authority, error) 
 	return &authority{certificate: current, key: key, previous: retained(decodeBundle(data[bundleKey]), current, now)}, nil
 }
 
-// decodeKey returns the key of the Secret, nil if it cannot be used.
+// decodeKey returns the key in the Secret, or nil if it is not valid.
 func decodeKey(data map[string][]byte) crypto.Signer {
 	key, err := keyutil.ParsePrivateKeyPEM(data[privateKeyKey])
 	if err != nil {
@@ -211,7 +208,7 @@ func decodeKey(data map[string][]byte) crypto.Signer {
 	return signer
 }
 
-// decodeBundle returns the certificates of a bundle, nil if it is not PEM.
+// decodeBundle returns the certificates of a bundle, or nil if it is not PEM.
 func decodeBundle(text []byte) []*x509.Certificate {
 	certificates, err := cert.ParseCertsPEM(text)
 	if err != nil {

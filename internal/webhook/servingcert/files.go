@@ -20,8 +20,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/webhook/httpserver"
 )
 
-// Files is a certificate and its key in two PEM files, such as the files of a mounted
-// Secret. Changed files are loaded without a restart.
+// Files is a certificate and its key in two PEM files, such as those of a mounted Secret.
+// Changed files are reloaded.
 type Files struct {
 	served
 
@@ -53,8 +53,8 @@ func (f *Files) use(contents [][]byte) error {
 	return nil
 }
 
-// Start loads changed files until ctx is done. If they are invalid, the current
-// certificate stays.
+// Start reloads changed files until ctx is done. If they are invalid, the current certificate
+// stays.
 func (f *Files) Start(ctx context.Context) error { return f.files.Start(ctx) }
 
 var errNone = errors.New("no serving certificate yet")
@@ -75,7 +75,7 @@ func (s *served) leaf() *x509.Certificate {
 // Ready reports whether there is a certificate.
 func (s *served) Ready() bool { return s.leaf() != nil }
 
-// GetCertificate is for tls.Config.
+// GetCertificate is a function for tls.Config.
 func (s *served) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	if certificate := s.current.Load(); certificate != nil {
 		return certificate, nil

@@ -32,8 +32,8 @@ var (
 // fieldManager is the owner of the fields that the program writes.
 const fieldManager = "lanyard-webhook"
 
-// watchedObject is one API object, kept current by a watch of only its name, so
-// that RBAC can limit the rights to that name.
+// watchedObject is an API object that a watch keeps current. The watch selects only its name,
+// so that RBAC can limit the rights to that name.
 //
 // It is unstructured: a typed client links the types of all Kubernetes objects, which
 // nearly doubles the size of the program (see ARCHITECTURE.md).
@@ -84,8 +84,7 @@ func (o *watchedObject) get() *unstructured.Unstructured {
 
 func (o *watchedObject) String() string { return fmt.Sprintf("%s %s", o.kind, o.name) }
 
-// fieldsOf returns some fields of an object. All are zero for a nil object, or for one that the
-// API server would not store.
+// fieldsOf decodes some fields of an object. They are zero for a nil or invalid object.
 func fieldsOf[T any](object *unstructured.Unstructured) T {
 	var fields, zero T
 	if object == nil || runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &fields) != nil {
@@ -100,8 +99,8 @@ func secretData(secret *unstructured.Unstructured) map[string][]byte {
 	}](secret).Data
 }
 
-// writeSecret adds data to the Secret, which it changes only from the given state:
-// if it was written since, writeSecret returns a conflict. Other data stays.
+// writeSecret adds data to the Secret and keeps other data. If the Secret was written since
+// the given state, writeSecret returns a conflict.
 func writeSecret(ctx context.Context, client dynamic.ResourceInterface, secret *unstructured.Unstructured, data map[string][]byte) error {
 	secret = secret.DeepCopy()
 	for key, value := range data {
@@ -127,9 +126,8 @@ func webhooksOf(configuration *unstructured.Unstructured) []webhook {
 	}](configuration).Webhooks
 }
 
-// registrationPatch returns the patch that sets the caBundle of every webhook. It is
-// empty if all webhooks have the bundle. It only applies if the webhooks are still in
-// this order.
+// registrationPatch returns the patch that sets the caBundle of every webhook, or an empty
+// one if all have it. The patch applies only if the order of the webhooks has not changed.
 func registrationPatch(webhooks []webhook, bundle []byte) jsonpatch.Patch {
 	encoded := jsonscan.AppendString(nil, base64.StdEncoding.EncodeToString(bundle))
 	var patch jsonpatch.Patch

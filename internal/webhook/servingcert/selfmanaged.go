@@ -27,8 +27,9 @@ import (
 )
 
 const (
-	// trustDelay is the time between all webhook configurations trusting a new CA and
-	// its first use: each API server learns of them by a watch of its own.
+	// trustDelay is the time between the last change of a webhook configuration for a new CA
+	// and the first use of that CA, because each API server learns of the change by its own
+	// watch.
 	trustDelay = 5 * time.Second
 	// retryDelay is the time between two attempts.
 	retryDelay = 2 * time.Second
@@ -40,8 +41,8 @@ const (
 
 // SelfManagedOptions configure a SelfManaged. All are required.
 type SelfManagedOptions struct {
-	// Client may get, list, watch, apply and update the Secret, and get, list,
-	// watch and patch the webhook configurations.
+	// Client must be allowed to get, list, watch, apply and update the Secret, and to get,
+	// list, watch and patch the webhook configurations.
 	Client dynamic.Interface
 	// SecretNamespace and SecretName name the Secret of the CA.
 	SecretNamespace, SecretName string
@@ -50,18 +51,18 @@ type SelfManagedOptions struct {
 	WebhookConfigurationName string
 	// Hosts are the DNS names and IP addresses of the serving certificate.
 	Hosts []string
-	// CADuration and CertificateDuration are the lifetimes of a CA certificate and of
-	// a serving certificate. Each is renewed after two thirds of it.
+	// CADuration and CertificateDuration are the lifetimes of CA and serving certificates,
+	// which are renewed after two thirds of their lifetimes.
 	CADuration, CertificateDuration time.Duration
 	// OnChange is called with the expiry of each new serving certificate.
 	OnChange func(notAfter time.Time)
-	// Logger gets changes and failures.
+	// Logger logs changes and failures.
 	Logger logr.Logger
 }
 
-// SelfManaged issues its own serving certificate. All replicas share one CA: it is
-// in a Secret, and in the caBundle of the webhook configurations, so that the API
-// server trusts it. Each replica has its own serving certificate, only in memory.
+// SelfManaged issues its own serving certificate. All replicas share one CA, which is in a
+// Secret and in the caBundle of the webhook configurations. Each replica keeps its own
+// serving certificate in memory.
 //
 // A renewal never breaks trust. A CA certificate is renewed with the same key. If
 // the key changes, because the Secret was deleted or damaged, the old CA stays in
@@ -121,7 +122,7 @@ func (s *SelfManaged) Start(ctx context.Context) error {
 	if !cache.WaitForCacheSync(ctx.Done(), synced...) {
 		return nil
 	}
-	// The limit is for a client that keeps overwriting the same fields.
+	// The rate limit is for the case that another client keeps overwriting the same fields.
 	steps := rate.NewLimiter(rate.Every(time.Second), 10)
 	for steps.Wait(ctx) == nil {
 		select {
@@ -147,8 +148,8 @@ func (s *SelfManaged) webhooks() iter.Seq2[*watchedObject, webhook] {
 	}
 }
 
-// step does the work that is due, and returns the time until the next step if no
-// object changes.
+// step performs the work that is due, and returns the time until the next step if no object
+// changes.
 func (s *SelfManaged) step(ctx context.Context) time.Duration {
 	now := time.Now()
 	next := now.Add(s.maxDelay)
@@ -170,7 +171,7 @@ func (s *SelfManaged) step(ctx context.Context) time.Duration {
 		s.report(err)
 		wakeAt(now.Add(retryDelay))
 	}
-	// The requests took time, and trustDelay begins after the last of them.
+	// The requests take time, and trustDelay begins after the last of them.
 	now = time.Now()
 	// If the CA cannot be read or written, the last known CA is still trusted.
 	if s.last != nil {
@@ -180,8 +181,8 @@ func (s *SelfManaged) step(ctx context.Context) time.Duration {
 	return max(next.Sub(now), 0)
 }
 
-// report logs a failure, unless it is a conflict: then another replica wrote first,
-// and the watch delivers the new object.
+// report logs a failure, except a conflict: another replica wrote first, and the watch
+// delivers the new object.
 func (s *SelfManaged) report(err error) {
 	if !apierrors.IsConflict(err) {
 		s.opts.Logger.Error(err, "Failed to renew, keeping the current certificate", "retryAfter", retryDelay.String())
@@ -198,8 +199,8 @@ func (s *SelfManaged) ensureAuthority(ctx context.Context, now time.Time) (*auth
 		}
 		var err error
 		s.opts.Logger.Info("CA Secret not found, creating it", "namespace", s.opts.SecretNamespace, "name", s.opts.SecretName)
-		// All replicas apply the same, so it does not matter which of them is first. RBAC
-		// can allow apply, unlike create, for one name.
+		// All replicas apply the same object, so their order does not matter. Unlike create,
+		// RBAC can allow apply for one name.
 		if secret, err = s.secret.resource.Apply(ctx, s.opts.SecretName, s.newSecret(), metav1.ApplyOptions{FieldManager: fieldManager}); err != nil {
 			return nil, fmt.Errorf("create Secret %s/%s: %w", s.opts.SecretNamespace, s.opts.SecretName, err)
 		}
@@ -220,9 +221,9 @@ func (s *SelfManaged) ensureAuthority(ctx context.Context, now time.Time) (*auth
 	return wanted, nil
 }
 
-// uninstalled reports whether this replica has used the Secret, and now neither the
-// Secret nor a webhook configuration exists: nobody trusts the CA. A replica that
-// re-created the Secret then would leave it behind.
+// uninstalled reports whether this replica has used the Secret, and now neither the Secret
+// nor a webhook configuration exists. A replica that created the Secret again would leave it
+// behind.
 //
 // It asks the API server, because the watches of the configurations may be behind
 // the watch of the Secret. "helm uninstall" deletes the configurations first.
@@ -240,8 +241,8 @@ func (s *SelfManaged) uninstalled(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// newSecret returns an empty Secret of the Helm release that the webhook
-// configurations belong to, if any: Helm only upgrades and deletes its own objects.
+// newSecret returns an empty Secret, which belongs to the Helm release of the webhook
+// configurations, if any, because Helm only upgrades and deletes its own objects.
 func (s *SelfManaged) newSecret() *unstructured.Unstructured {
 	secret := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Secret", "type": "Opaque"}}
 	secret.SetNamespace(s.opts.SecretNamespace)
@@ -261,9 +262,8 @@ func (s *SelfManaged) newSecret() *unstructured.Unstructured {
 	return secret
 }
 
-// wantedAuthority returns the CA of the Secret's data, and the CA that the Secret
-// should have: the same one, or one that must be written. current is nil if the
-// data is invalid.
+// wantedAuthority returns the CA in the Secret's data, or nil if the data is invalid, and the
+// CA that the Secret should contain: the same one, or one to write.
 func (s *SelfManaged) wantedAuthority(data map[string][]byte, now time.Time) (current, wanted *authority, err error) {
 	current, err = decodeAuthority(data, now)
 	switch {
@@ -279,8 +279,8 @@ func (s *SelfManaged) wantedAuthority(data map[string][]byte, now time.Time) (cu
 	return current, current, nil
 }
 
-// regenerated returns a CA to replace an invalid one: with the same key if that is
-// valid, and otherwise with a new key. The previous CAs stay trusted.
+// regenerated returns a CA to replace an invalid one, with the same key if that is valid, or
+// else a new key. The previous CAs stay trusted.
 func (s *SelfManaged) regenerated(data map[string][]byte, now time.Time, cause error) (*authority, error) {
 	if len(data) > 0 {
 		s.opts.Logger.Error(cause, "CA Secret is invalid, regenerating the CA", "namespace", s.opts.SecretNamespace, "name", s.opts.SecretName)
@@ -288,9 +288,8 @@ func (s *SelfManaged) regenerated(data map[string][]byte, now time.Time, cause e
 	return certify(decodeKey(data), now, s.opts.CADuration, s.previousCertificates(data))
 }
 
-// previousCertificates returns the CA certificates that a replica may still serve
-// a leaf of. They come from this replica's last CA, the Secret and the
-// configurations.
+// previousCertificates returns the CA certificates whose leaves a replica may still serve.
+// They come from this replica's last CA, the Secret and the configurations.
 func (s *SelfManaged) previousCertificates(data map[string][]byte) []*x509.Certificate {
 	var previous []*x509.Certificate
 	if s.last != nil {
@@ -328,10 +327,9 @@ func (s *SelfManaged) ensureRegistration(ctx context.Context, ca *authority, now
 	return errors.Join(errs...)
 }
 
-// isLatest reports whether the Secret holds this CA. It asks the API server, because the watch of
-// the Secret may be behind the watches of the configurations. If this replica replaced a newer CA
-// with an older one, the API server would no longer trust the other replicas. The watch delivers
-// the newer CA.
+// isLatest reports whether the Secret contains this CA. It asks the API server, because the
+// watch of the Secret may be behind those of the configurations. If this replica replaced a
+// newer CA with an older one, the API server would no longer trust the other replicas.
 func (s *SelfManaged) isLatest(ctx context.Context, ca *authority, now time.Time) (bool, error) {
 	secret, err := s.secret.resource.Get(ctx, s.opts.SecretName, metav1.GetOptions{})
 	if err != nil {
@@ -347,7 +345,7 @@ func (s *SelfManaged) ensureLeaf(ca *authority, now time.Time) time.Time {
 	leaf := s.leaf()
 	switch {
 	case leaf == nil || now.After(leaf.NotAfter):
-		// No certificate could be kept.
+		// There is no valid certificate to keep.
 	case leaf.CheckSignatureFrom(ca.certificate) != nil:
 		if usable := s.usableAt(ca, now); now.Before(usable) {
 			return usable
@@ -366,8 +364,8 @@ func (s *SelfManaged) ensureLeaf(ca *authority, now time.Time) time.Time {
 	return renewAt(certificate.Leaf)
 }
 
-// usableAt returns when every API server trusts a CA with a new key: trustDelay
-// after every configuration has it.
+// usableAt returns when every API server trusts a CA with a new key: trustDelay after every
+// configuration contains it.
 func (s *SelfManaged) usableAt(ca *authority, now time.Time) time.Time {
 	for _, w := range s.webhooks() {
 		if !slices.ContainsFunc(decodeBundle(w.ClientConfig.CABundle), ca.certificate.Equal) {

@@ -21,12 +21,12 @@ var (
 		"aws-role-arn": {
 			{"ARN of an IAM role", "The pods assume this role. Asks for an AWS identity."},
 			{"name of an IAM role", "The ARN is `--aws-role-arn-prefix` followed by this name."},
-			{"`default`", "The role of the cluster, `--aws-default-role-arn`."},
+			{"`default`", "The ARN is `--aws-default-role-arn`."},
 		},
-		"aws-role-arn.PROFILE":           {{"as `lanyard.dev/aws-role-arn`, which must be set too", "One [more role](../clouds/aws.md#more-than-one-role), which a program selects by the name `PROFILE`. At most 16."}},
+		"aws-role-arn.PROFILE":           {{"as `lanyard.dev/aws-role-arn`, which must be set too", "An [additional role](../clouds/aws.md#more-than-one-role), which a program selects by the name `PROFILE`. At most 16."}},
 		"aws-source-profile.PROFILE":     {{"another profile, or `default`", "Assume the role of `PROFILE` with the credentials of this profile."}},
 		"aws-region":                     {{"AWS region", "`AWS_REGION` and `AWS_DEFAULT_REGION`."}},
-		"aws-session-name":               {{"`pod`", "The [session](../clouds/aws.md#the-name-of-the-session) has the name of the pod, not `SERVICEACCOUNT@NAMESPACE`."}},
+		"aws-session-name":               {{"`pod`", "The [session](../clouds/aws.md#the-name-of-the-session) is named after the pod, not `SERVICEACCOUNT@NAMESPACE`."}},
 		"azure-client-id":                {{"GUID", "The pods act as this application or managed identity. Asks for an Azure identity."}},
 		"azure-tenant-id":                {{"GUID or domain", "The tenant of the client."}},
 		"gcp-workload-identity-provider": {{"`projects/NUMBER/locations/global/workloadIdentityPools/POOL/providers/PROVIDER`, or `default`", "The pods are principals of this pool. Asks for a Google identity."}},
@@ -36,25 +36,25 @@ var (
 		"azure-audience":                 {audienceOfProvider},
 		"gcp-audience":                   {audienceOfProvider},
 		"audience": {
-			{"string, **without** a key of a cloud", "The pods get a plain token with this audience, for anything that trusts the cluster's issuer."},
-			{"string, **with** a key of a cloud", "The audience of all tokens, in place of the defaults."},
+			{"string, **without** a key of a cloud", "The pods get a plain token with this audience, for any service that trusts the cluster's issuer."},
+			{"string, **with** a key of a cloud", "The audience of all tokens, instead of the defaults."},
 		},
 		"aws-token-path":           {pathOfCopy},
 		"azure-token-path":         {pathOfCopy},
 		"gcp-token-path":           {pathOfCopy},
 		"token-path":               {pathOfCopy},
-		"tokens":                   {{"`aws`, `azure`, or both", "The pods get tokens, but no role and no client ID: for programs that bring their own."}},
+		"tokens":                   {{"`aws`, `azure`, or both", "The pods get only tokens. Programs configure the role or client ID themselves."}},
 		"token-expiration-seconds": {{"600 to 86400", "The lifetime of the tokens. At least 3600 for Azure."}},
 		"verify": {
 			{"`wait`", "The pods start when [the clouds accept their tokens](../verify.md)."},
-			{"`warn`", "As `wait`, but they start after two minutes in any case."},
+			{"`warn`", "Like `wait`, but they start after two minutes anyway."},
 		},
 	}
 	onPod = map[string][]meaning{
 		"inject": {{"`\"false\"`", "The pod is not injected. Also works as a label."},
 			{"`\"true\"`", "The pod is denied [if it is not injected](../concepts/guard.md#pods-that-insist). Also works as a label."}},
-		"containers":               {{"names, separated by commas", "Only these containers get the identity: init, sidecar and ephemeral containers, too."}},
-		"skip-containers":          {{"names, separated by commas", "These containers do not get the identity, nor the token. If none is left, [the guard](../concepts/guard.md) denies the pod."}},
+		"containers":               {{"names, separated by commas", "Only these containers get the identity. Includes init, sidecar and ephemeral containers."}},
+		"skip-containers":          {{"names, separated by commas", "These containers get neither identity nor token. If none is left, [the guard](../concepts/guard.md) denies the pod."}},
 		"token-expiration-seconds": {{"600 to 86400", "Overrides the value of the ServiceAccount."}},
 	}
 	onNamespace = map[string][]meaning{
@@ -66,14 +66,14 @@ var (
 		"aws-config":      {{"pod", "The AWS config file, if there are profiles."}},
 		"gcp-credentials": {{"pod", "The Google credentials file."}},
 		"denied":          {{"pod", "Why [policies](../cli/policies.md) deny the pod."}},
-		"adopted":         {{"ServiceAccount", "The keys that follow [another program's annotations](../migrate/adoption.md)."}},
+		"adopted":         {{"ServiceAccount", "The keys that were [adopted from another webhook](../migrate/adoption.md)."}},
 		"identity": {{"ServiceAccount, label", "`enabled` if it asks for an identity: the [guard](../concepts/guard.md) selects by it. If you write `required`, its pods are denied [until it asks for an identity](../identity-later.md)."},
 			{"pod, label", "`injected`. The guard checks the mounts of the pod."}},
 	}
 
 	// Keys with the same meaning share a row.
 	audienceOfProvider = meaning{"string", "The audience of this cloud's token. Overrides `lanyard.dev/audience`."}
-	pathOfCopy         = meaning{"absolute path of a file", "One more copy of the token; `token-path` of the plain token. Its directory becomes a volume, and must be below `/var/run/secrets/`, `/run/secrets/`, or another of `--token-path-prefixes`."}
+	pathOfCopy         = meaning{"absolute path of a file", "Path of a copy of the token (`token-path`: of the plain token). The copy's volume hides the directory, which must be below one of `--token-path-prefixes`."}
 )
 
 // keyTable is a table of the given keys. Keys with the same single meaning have one row,

@@ -62,7 +62,8 @@ func sections() map[string][]section {
 		"metrics.md": {{"metrics", metricsTable}},
 		"reasons.md": {{"objects", objectReasons}, {"containers", containerReasons}},
 
-		"../policies.md": {{"unavailable", unavailable}},
+		"../policies.md":        {{"unavailable", unavailable}},
+		"../../ARCHITECTURE.md": {{"packages", packages}},
 	}
 }
 

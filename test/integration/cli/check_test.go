@@ -186,16 +186,16 @@ var _ = Describe("check", Serial, Ordered, func() {
 		code, out, _ := lanyard(ctx, "check")
 		Expect(out).To(ContainSubstring("× Lanyard is not installed"))
 		// The guard still denies pods, so check must name it.
-		Expect(out).To(MatchRegexp(`× the guard of an installation that is gone still denies pods: ValidatingAdmissionPolicyBindings .*lanyard-guard-pods`))
+		Expect(out).To(MatchRegexp(`× the guard of a removed installation still denies pods: ValidatingAdmissionPolicyBindings .*lanyard-guard-pods`))
 		Expect(out).To(ContainSubstring("validatingadmissionpolicybinding/lanyard-guard-pods"))
 		Expect(code).To(Equal(command.ExitFound))
 		Eventually(ctx, func(ctx context.Context) string {
 			code, out, _ = lanyard(ctx, "explain", "sa/cart", "--namespace", "shop")
 			return out
-		}).Should(ContainSubstring("new pods: denied\n  the guard of an installation that is gone denies new pods\n  -> Remove it, or install Lanyard again: kubectl delete validatingadmissionpolicybinding/lanyard-guard-"))
+		}).Should(ContainSubstring("new pods: denied\n  the guard of a removed installation denies new pods\n  -> Remove it, or install Lanyard again: kubectl delete validatingadmissionpolicybinding/lanyard-guard-"))
 		Expect(code).To(Equal(command.ExitFound))
 		code, out, _ = lanyard(ctx, "status", "--namespace", "shop")
-		Expect(out).To(ContainSubstring("× Lanyard is not installed, so no new pod gets credentials\n    See what is missing, or left: lanyard check\n"))
+		Expect(out).To(ContainSubstring("× Lanyard is not installed, so no new pod gets credentials\n    To see what is missing or left over: lanyard check\n"))
 		Expect(code).To(Equal(command.ExitFound))
 	})
 
@@ -209,7 +209,7 @@ var _ = Describe("check", Serial, Ordered, func() {
 		DeferCleanup(func(ctx SpecContext) error { return api.Delete(ctx, "second", metav1.DeleteOptions{}) })
 		code, out, _ := lanyard(ctx, "check")
 		Expect(out).To(ContainSubstring("× Lanyard is installed 2 times: MutatingWebhookConfigurations lanyard (replicas unknown), second (replicas unknown)"))
-		Expect(out).To(ContainSubstring("Decide which one to keep. To remove all but lanyard: kubectl delete mutatingwebhookconfiguration/second validatingwebhookconfiguration/second\n"))
+		Expect(out).To(ContainSubstring("Choose one to keep. To remove all but lanyard: kubectl delete mutatingwebhookconfiguration/second validatingwebhookconfiguration/second\n"))
 		Expect(out).To(MatchRegexp(`(?s)\nguard of lanyard\n  √ .*\nguard of second\n  × ValidatingAdmissionPolicy second-guard-pods does not exist`))
 		Expect(code).To(Equal(command.ExitFound))
 		code, out, errOut := lanyard(ctx, "explain", "sa/cart", "--namespace", "shop")

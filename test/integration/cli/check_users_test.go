@@ -62,7 +62,7 @@ var _ = Describe("check by users with few rights", Serial, Ordered, func() {
 		bindCluster(ctx, "reader-of-lanyard", "system:aggregate-to-view", "lanyard-view")
 		code, out := check(ctx, user("reader-of-lanyard"), "--namespace", "shop", "--service-account", "cart")
 		Expect(code).To(Equal(command.ExitFailed))
-		Expect(out).To(ContainSubstring("? it is not known whether the API server can call the webhook: you may not create pods in the namespace shop\n"))
+		Expect(out).To(ContainSubstring("? could not determine whether the API server can call the webhook: you may not create pods in the namespace shop\n"))
 		Expect(out).To(ContainSubstring("√ pods of ServiceAccount shop/cart get credentials: aws, from volume bound-sa-token (evaluated here, not by the cluster)\n"))
 		Expect(count(out, "?")).To(Equal(1), out)
 		Expect(count(out, "×")).To(BeZero(), out)
@@ -118,7 +118,7 @@ var _ = Describe("check by users with few rights", Serial, Ordered, func() {
 
 	It("has no names in a report for others", func(ctx SpecContext) {
 		// The viewer may not read the settings of the webhook.
-		for kubeconfig, text := range map[string]string{env.kubeconfig: "get credentials: aws", user("viewer"): "were not tried: "} {
+		for kubeconfig, text := range map[string]string{env.kubeconfig: "get credentials: aws", user("viewer"): "were not tested: "} {
 			_, out, _ := lanyardAs(ctx, kubeconfig, "", "check", "--redact", "--namespace", "shop", "--service-account", "cart", "--output", "json")
 			Expect(out).To(ContainSubstring("pods of ServiceAccount <namespace-1>/<serviceaccount-1> " + text))
 			Expect(out).NotTo(MatchRegexp("shop|cart|viewer|127.0.0.1|111122223333"))
@@ -247,7 +247,7 @@ var _ = Describe("check in a cluster with a policy engine", Ordered, func() {
 		}).Should(Equal(command.ExitFailed))
 		Expect(out).To(ContainSubstring("? the dry run of a pod was denied, but not by Lanyard: "))
 		Expect(out).To(ContainSubstring("set the image, labels or other fields of the pod with --overrides"))
-		Expect(out).To(ContainSubstring("? pods of ServiceAccount strict/cart were not tried"))
+		Expect(out).To(ContainSubstring("? pods of ServiceAccount strict/cart were not tested"))
 		code, out, _ := lanyard(ctx, append(args, "--overrides", `{"metadata": {"labels": {"team": "shop"}}}`)...)
 		Expect(out).To(ContainSubstring("√ pods of ServiceAccount strict/cart get credentials"))
 		Expect(code).To(Equal(command.ExitOK))

@@ -128,7 +128,7 @@ var _ = Describe("custom providers", Serial, Ordered, func() {
 
 	DescribeTable("are warned of if they cannot be read", func(ctx SpecContext, args ...string) {
 		_, out, errOut := lanyard(ctx, append(args, "--namespace", "custom")...)
-		Expect(errOut).To(HavePrefix(unreadBecause + "the webhook runs outside of the cluster. Pass the webhook's configuration file with --config.\n"))
+		Expect(errOut).To(HavePrefix(unreadBecause + "the webhook runs outside the cluster. Pass the webhook's configuration file with --config.\n"))
 		Expect(out).NotTo(ContainSubstring("acs:ram"))
 	},
 		Entry("by label", "label", "sa", "--dry-run"),
@@ -180,7 +180,7 @@ var _ = Describe("custom providers", Serial, Ordered, func() {
 
 	It("are not guessed by inject --cluster", func(ctx SpecContext) {
 		code, _, errOut := lanyardAs(ctx, env.kubeconfig, "", "inject", "-f", "-", "--cluster")
-		Expect(errOut).To(HavePrefix("error: read the settings of the webhook: the webhook runs outside of the cluster"))
+		Expect(errOut).To(HavePrefix("error: read the settings of the webhook: the webhook runs outside the cluster"))
 		Expect(code).To(Equal(command.ExitFailed))
 	})
 

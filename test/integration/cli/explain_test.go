@@ -160,7 +160,7 @@ var _ = Describe("explain", Ordered, func() {
 		newServiceAccount(ctx, "explained", "web", map[string]string{"lanyard.dev/aws-role-arn": role})
 		bind(ctx, "explained", "view", "on-call")
 		kubeconfig := user("on-call")
-		expectOutputsAs(ctx, kubeconfig, "explain-view", command.ExitFailed, HavePrefix("error: the credentials of a new pod are not known: you may not create pods"), "explain", "sa", "web", "--namespace", "explained")
+		expectOutputsAs(ctx, kubeconfig, "explain-view", command.ExitFailed, HavePrefix("error: could not determine the credentials of a new pod: you may not create pods"), "explain", "sa", "web", "--namespace", "explained")
 		_, out, _ := lanyardAs(ctx, kubeconfig, "", "explain", "sa", "web", "--namespace", "explained")
 		Expect(out).NotTo(ContainSubstring("denied"))
 	})
@@ -170,7 +170,7 @@ var _ = Describe("explain", Ordered, func() {
 		bind(ctx, "explained", "view", "on-call-2")
 		code, out, errOut := lanyardAs(ctx, user("on-call-2"), "", "explain", "pod", "cart-1-old", "--namespace", "explained")
 		Expect(out).To(And(ContainSubstring("new pods: unknown\n"), ContainSubstring("this pod: unknown\n"), ContainSubstring("and the settings of the webhook could not be read")))
-		Expect(errOut).To(HavePrefix("error: the credentials of a new pod are not known: you may not create pods in the namespace explained, and the settings of the webhook could not be read: "))
+		Expect(errOut).To(HavePrefix("error: could not determine the credentials of a new pod: you may not create pods in the namespace explained, and the settings of the webhook could not be read: "))
 		Expect(code).To(Equal(command.ExitFailed))
 	})
 
@@ -186,7 +186,7 @@ var _ = Describe("explain", Ordered, func() {
 		Expect(out).To(And(
 			ContainSubstring("new pods: unknown\n"), ContainSubstring("\n  ? the dry run of a pod: you may not create pods in the namespace explained\n"),
 			ContainSubstring("\n  ? the namespaces that Lanyard is called for, and the guard: you may not list mutatingwebhookconfigurations.admissionregistration.k8s.io\n"), Not(ContainSubstring("denied"))))
-		Expect(errOut).To(Equal("error: the credentials of a new pod are not known: the ServiceAccount of the pod was not read\n"))
+		Expect(errOut).To(Equal("error: could not determine the credentials of a new pod: the ServiceAccount of the pod was not read\n"))
 		Expect(code).To(Equal(command.ExitFailed))
 		code, _, errOut = lanyardAs(ctx, stranger, "", "explain", "pod/cart-1-old", "--namespace", "explained")
 		Expect(errOut).To(HavePrefix("error: pod/cart-1-old in the namespace explained: pods \"cart-1-old\" is forbidden: "))
@@ -222,7 +222,7 @@ var _ = Describe("explain", Ordered, func() {
 		_, err = env.client.CoreV1().Pods("explained").Patch(ctx, "load-old", types.MergePatchType, []byte(`{"metadata":{"annotations":{"lanyard.dev/inject":null}}}`), metav1.PatchOptions{})
 		Expect(err).NotTo(HaveOccurred())
 		_, out, _ := lanyard(ctx, "explain", "pod/load-old", "--namespace", "explained")
-		Expect(out).To(And(ContainSubstring("this pod: without\n"), ContainSubstring("-> A Job is not restarted. Delete the Job, and create it again from its manifest: kubectl delete job/load --namespace explained\n")))
+		Expect(out).To(And(ContainSubstring("this pod: without\n"), ContainSubstring("-> A Job cannot be restarted. Delete it, and create it again from its manifest: kubectl delete job/load --namespace explained\n")))
 	})
 
 	It("reports a ServiceAccount that does not exist", func(ctx SpecContext) {

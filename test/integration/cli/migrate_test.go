@@ -193,7 +193,7 @@ var _ = Describe("status of pods that another webhook injected", Ordered, func()
 		for name, want := range map[string][2]string{
 			"same-1":      {"this pod: current\n  it has the credentials of a new pod, from another webhook", ""},
 			"own-1":       {"this pod: current\n  it has the credentials of a new pod, from another webhook", ""},
-			"differs-1":   {"this pod: stale\n  its credentials differ from the credentials of a new pod", "  main: aws-role-arn: running pod " + role + "-old, new pod " + role + "\n"},
+			"differs-1":   {"this pod: stale\n  its credentials differ from those of a new pod", "  main: aws-role-arn: running pod " + role + "-old, new pod " + role + "\n"},
 			"forgotten-1": {"this pod: stale\n  it has credentials, and a new pod gets none", "  main: aws-role-arn: running pod " + role + ", new pod none\n"},
 		} {
 			code, out, errOut := lanyard(ctx, "explain", "pod/"+name, "--namespace", "theirs")

@@ -24,10 +24,10 @@ const (
 	pool         = "projects/123456789012/locations/global/workloadIdentityPools/production/providers/kubernetes"
 )
 
-// The warning about the audience: in these specs, the webhook runs outside of the cluster.
+// The warning about the audience: in these specs, the webhook runs outside the cluster.
 const (
 	unreadSettings = "warning: the settings of the webhook could not be read, so the audience "
-	unreadHint     = " may not be the cluster's: the webhook runs outside of the cluster. Pass the configuration file with --config.\n"
+	unreadHint     = " may not be the cluster's: the webhook runs outside the cluster. Pass the configuration file with --config.\n"
 )
 
 var _ = Describe("trust", func() {
@@ -97,7 +97,7 @@ var _ = Describe("trust", func() {
 		))
 		code, _, errOut = lanyard(ctx, append(args, "ingester", "ruler")...)
 		Expect(code).To(Equal(command.ExitFailed))
-		Expect(errOut).To(ContainSubstring(`aws-role-arn is "` + role + `" for ingester, and "` + other + `" for ruler: each needs a command of its own`))
+		Expect(errOut).To(ContainSubstring(`aws-role-arn is "` + role + `" for ingester, and "` + other + `" for ruler: run the command once for each`))
 	})
 
 	It("gives the pods of CredentialsRequests their roles, and shows what changed", func(ctx SpecContext) {
@@ -245,7 +245,7 @@ var _ = Describe("trust issuer", func() {
 		DeferCleanup(server.Close)
 		code, out, errOut := lanyard(ctx, "trust", "issuer", "--issuer", server.URL, "--to", "s3://bucket")
 		Expect(code).To(Equal(command.ExitFailed))
-		Expect(errOut).To(ContainSubstring("name the CA with --ca-file"))
+		Expect(errOut).To(ContainSubstring("pass the CA with --ca-file"))
 		Expect(out).To(BeEmpty())
 	})
 

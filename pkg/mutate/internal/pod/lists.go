@@ -12,8 +12,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/jsonscan"
 )
 
-// ReadLists reads the volumes, and the variables and mounts of the containers. Of a pod that ReadAll
-// has read, it checks the limits.
+// ReadLists reads the volumes, and the variables and mounts of the containers. For a pod from
+// ReadAll, it only checks the limits.
 func (p *Pod) ReadLists() error {
 	if p.elements > 0 {
 		return withField("pod: spec", p.checkLimits())
@@ -77,7 +77,7 @@ func (r *reader) objects(text []byte) int {
 	return min(bytes.Count(text, []byte("{")), max(0, maxElements-r.elements))
 }
 
-// list reads the list of a field in text, which is nil if there is no list.
+// list reads the list of a field from text, which is nil if there is no list.
 func (r *reader) list(field string, text []byte, element func(index int) error) error {
 	if text == nil {
 		return nil
@@ -86,7 +86,7 @@ func (r *reader) list(field string, text []byte, element func(index int) error) 
 	return withField(field, r.elementsOf(element))
 }
 
-// elementsOf reads the list that comes next. The limit of elements counts its elements.
+// elementsOf reads the next list, and counts its elements towards the limit.
 func (r *reader) elementsOf(element func(index int) error) error {
 	return r.Array(func(i int) error {
 		if r.elements++; r.pod.limited && r.elements > maxElements {
@@ -154,10 +154,9 @@ func (r *reader) volumeDevice(index int) error {
 	return err
 }
 
-// ReadOnlyKinds lists the kinds of volumes that the kubelet mounts read-only: always, whatever
-// the mount says, and if the member readOnly of the source is true. (The kubelet asks
-// GetAttributes of a plugin in k8s.io/kubernetes/pkg/volume.) Inline disks of single clouds
-// are not in the list.
+// ReadOnlyKinds lists the kinds of volumes that the kubelet always mounts read-only, and
+// those that it mounts read-only if the source sets readOnly (GetAttributes of the plugins in
+// k8s.io/kubernetes/pkg/volume). Inline disks of single clouds are omitted.
 func ReadOnlyKinds() (always, ifReadOnly []string) { return alwaysReadOnly, maybeReadOnly }
 
 var (

@@ -1,8 +1,7 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pod reads the JSON of a pod into the one struct that package mutate decides about, and
-// that package injected reads an injection back from.
+// Package pod parses the JSON of a pod for the packages mutate and injected.
 //
 // Most fields are slices of the JSON, which is not copied: the JSON must not change while they are
 // in use.
@@ -18,12 +17,12 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/texts"
 )
 
-// Pod has the fields of a pod that Lanyard reads.
+// Pod contains the fields of a pod that Lanyard reads.
 type Pod struct {
 	Name, GenerateName []byte
 	// HasMetadata, HasAnnotations and HasLabels report whether there is an object to add to.
 	HasMetadata, HasAnnotations, HasLabels bool
-	// Annotations are nil if the pod has none. Read keeps only those that a decision needs.
+	// Annotations is nil if the pod has none. Read keeps only those that a decision needs.
 	Annotations map[string]string
 	// InjectLabel and IdentityLabel are the values of the labels annotations.Inject and
 	// annotations.IdentityLabel, or "" if not set.
@@ -34,7 +33,7 @@ type Pod struct {
 	ServiceAccountName string
 	// Windows reports whether the pod is for Windows nodes.
 	Windows bool
-	// Containers are the containers of all kinds, without their lists.
+	// Containers lists the containers of all kinds, without their variables and mounts.
 	Containers []Container
 	// HasInitContainers reports whether there is a list of init containers to add to.
 	HasInitContainers bool
@@ -43,7 +42,7 @@ type Pod struct {
 	// securityText is the JSON of the security context, or nil if it is absent or null.
 	securityText []byte
 
-	// ReadLists reads the rest, and the lists of the containers.
+	// ReadLists sets the following fields, and the lists of the containers.
 
 	Volumes []Volume
 
@@ -54,7 +53,7 @@ type Pod struct {
 	elements int
 	// readOnly are the names of the volumes that the kubelet mounts read-only, sorted.
 	readOnly [][]byte
-	// The memory behind the lists of the containers and the volumes.
+	// Backing arrays of the lists of containers and volumes.
 	variables []Variable
 	mounts    []Mount
 	sources   []Source
@@ -81,7 +80,7 @@ type Container struct {
 	// ArgsText is the JSON of the arguments. Only ReadAll reads it.
 	ArgsText []byte
 
-	// ReadLists reads the rest.
+	// ReadLists sets the following fields.
 
 	Variables []Variable
 	// Mounts are the volume mounts and the devices.
@@ -92,8 +91,8 @@ type Container struct {
 type Variable struct {
 	Index       int // in its list
 	Name, Value []byte
-	// From is the JSON object valueFrom, or nil if there is none. If it is set, the value is not
-	// known here.
+	// From is the JSON of valueFrom, or nil if there is none. If it is set, the value is
+	// unknown.
 	From []byte
 	// FieldPath is the field of the pod that the value comes from, or nil if it comes from elsewhere.
 	FieldPath []byte
@@ -115,7 +114,7 @@ type Mount struct {
 type Volume struct {
 	Index int // in its list
 	Name  []byte
-	// Projected reports whether it is a projected volume. The other fields are those of one.
+	// Projected reports whether it is a projected volume. The fields below are set only for one.
 	Projected   bool
 	DefaultMode int64
 	Sources     []Source
@@ -123,9 +122,9 @@ type Volume struct {
 	ReadOnly bool
 }
 
-// Source is one source of a projected volume. A file of the downward API is a source of its own.
+// Source is one source of a projected volume. Each file of the downward API is a separate source.
 type Source struct {
-	// Token and File report the kind of the source. Neither is set for any other source.
+	// Token and File report the kind of the source. Both are false for any other kind.
 	Token, File bool
 	// Path is the path in the volume.
 	Path []byte

@@ -20,14 +20,14 @@ const (
 	// MaxContainers counts the containers of all kinds.
 	MaxContainers = 512
 	maxElements   = 32768 // of all lists together
-	// maxAnnotations is larger than the number of known keys.
+	// maxAnnotations exceeds the number of known keys.
 	maxAnnotations = 32
 	// maxValueBytes is more than the longest value of an annotation that Lanyard reads or
 	// writes: a list of 512 names, or a credential file.
 	maxValueBytes = 64 << 10
 )
 
-// ErrTooLarge is wrapped by the errors for a pod that exceeds a limit.
+// ErrTooLarge is wrapped by errors for pods that exceed a limit.
 var ErrTooLarge = errors.New("the pod is larger than an API server stores")
 
 var (
@@ -35,13 +35,13 @@ var (
 	errElements   = fmt.Errorf("%w: it has more than %d containers, variables, mounts and volumes", ErrTooLarge, maxElements)
 )
 
-// Read reads the pod that is the next value of the scanner, for a decision: within limits, and
-// without other annotations than those under Lanyard's prefix, and those that leave a provider to a
-// peer. It replaces the previous content of p and uses its memory again.
+// Read reads the pod that is the next value of the scanner, for a decision: it enforces
+// limits, and keeps only annotations under Lanyard's prefix and those that leave a provider
+// to a peer. It replaces the previous content of p and reuses its memory.
 //
-// It does not read volumes, variables and mounts: the pods of ServiceAccounts without an identity,
-// which are most, do not need them. To read them at once would take them 20 to 35 % more time, and a
-// mistake in them must not deny these pods. ReadLists reads them.
+// It leaves volumes, variables and mounts to ReadLists, because the pods of ServiceAccounts
+// without an identity, which are most, do not need them: reading them here would take 20 to
+// 35 % longer, and a mistake in them must not deny these pods.
 func (p *Pod) Read(s *jsonscan.Scanner, settings *annotations.Settings) error {
 	if s.Kind() != jsonscan.Object {
 		return fmt.Errorf("pod: got %s, want object", jsonscan.Name(s.Kind()))
@@ -53,8 +53,8 @@ func (p *Pod) Read(s *jsonscan.Scanner, settings *annotations.Settings) error {
 	return (&reader{Scanner: s, settings: settings, pod: p}).read()
 }
 
-// ReadAll reads the JSON of a pod with all annotations and lists; null is an empty pod. It has no
-// limits: it is for the programs that read a pod which an API server has stored.
+// ReadAll reads the JSON of a pod with all annotations and lists. null is an empty pod. It
+// enforces no limits, because it is for pods that an API server has stored.
 func ReadAll(text []byte) (*Pod, error) {
 	p, scanner := new(Pod), jsonscan.New(text)
 	err := (&reader{Scanner: scanner, pod: p}).read()
@@ -96,13 +96,13 @@ func withField[T string | []byte](name T, err error) error {
 	return nil
 }
 
-// Object adds the member's name to the error of a member.
+// Object is like Scanner.Object, and adds the name of a member to its error.
 func (r *reader) Object(member func(key []byte) error) error {
 	return r.Scanner.Object(func(key []byte) error { return withField(key, member(key)) })
 }
 
-// Array adds the index to the error of an element. A null is no element: no API server sends
-// one, and very many would take more memory than their text.
+// Array is like Scanner.Array, and adds the index of an element to its error. It skips null
+// elements: no API server sends them, and very many would take more memory than their text.
 func (r *reader) Array(element func(index int) error) error {
 	return r.Scanner.Array(func(i int) error {
 		if r.Kind() == jsonscan.Null {
@@ -131,7 +131,7 @@ func (r *reader) bytes(into *[]byte) (err error) {
 	return err
 }
 
-// text reads the JSON of a value, without copying it; nil for null.
+// text returns the JSON of the next value, without copying it, or nil for null.
 func (r *reader) text(into *[]byte) (err error) {
 	*into = nil
 	if r.Kind() != jsonscan.Null {
@@ -147,9 +147,9 @@ func (r *reader) isTrue(into *bool) error {
 	return err
 }
 
-// once returns an error for the second member of one of these names. JSON allows it (RFC
-// 8259, section 4), but no API server sends it, and it would be read in addition to the first
-// one. bit is the first one of the names in r.seen.
+// once returns an error if a member with one of these names occurs twice. JSON allows it (RFC
+// 8259, section 4), but no API server sends it, and both would be read. bit is the bit of the
+// first name in r.seen.
 func (r *reader) once(key []byte, bit int, names ...string) error {
 	i := slices.Index(names, string(key))
 	if i < 0 {
@@ -269,16 +269,15 @@ func (r *reader) spec(key []byte) (err error) {
 	return err
 }
 
-// The labels of nodes by which a node selector makes a pod one of Windows. betaOSLabel is the
-// label before Kubernetes 1.14.
+// Node labels that select Windows nodes. betaOSLabel was used before Kubernetes 1.14.
 const (
 	osLabel     = "kubernetes.io/os"
 	betaOSLabel = "beta.kubernetes.io/os"
 	windows     = "windows"
 )
 
-// windows sets Pod.Windows if a member of one of these names is "windows". Of two members of
-// the same name, the last one counts.
+// windows sets Pod.Windows if a member with one of these names is "windows". The last of
+// several members with the same name wins.
 func (r *reader) windows(members ...string) error {
 	var is [2]bool
 	err := r.Object(func(key []byte) error {

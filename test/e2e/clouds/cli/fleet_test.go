@@ -364,7 +364,7 @@ func TestFleet(t *testing.T) {
 	f.mustUpload(f.prepare(append(publishEU, "--remove-key", other)...))
 	expectKeys(t, f.published(), eu, us)
 	for _, context := range []string{"eu", "us"} {
-		if code, out, errOut := f.lanyard("check", "--context", context, "--issuer", f.url, "--ca-file", f.ca); code != command.ExitOK || !strings.Contains(out, "is public, and has all keys of the cluster") {
+		if code, out, errOut := f.lanyard("check", "--context", context, "--issuer", f.url, "--ca-file", f.ca); code != command.ExitOK || !strings.Contains(out, "is public and serves all keys of the cluster") {
 			t.Errorf("%s: got %d and %s%s, want its key to be public", context, code, out, errOut)
 		}
 		f.expectExchange(context, command.ExitOK, accepted...)
