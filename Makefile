@@ -172,6 +172,10 @@ test-cluster: controlplane ## Test the parts of "make e2e" (emulated clouds, SDK
 	cd test/support/certmanager && $(GO) test -count=1 ./...
 	cd test/policies && $(GO) test -count=1 ./...
 
+.PHONY: test-clouds
+test-clouds: linux controlplane ## Get credentials from real accounts of AWS, Azure and Google; test/e2e/clouds/real/README.md has what it needs.
+	cd test/e2e && exec $(GO) run ./clouds/real
+
 .PHONY: e2e
 e2e: ## Run the end-to-end suites on kind (Docker or Podman; or root on Debian); E2E=NAME runs one.
 	hack/e2e.sh $$E2E

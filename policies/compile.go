@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -30,11 +29,12 @@ const (
 	profilePrincipals, onWindows = "profile-principals", "windows"
 )
 
-// Limits of compiled policies. A table is one expression, and so are the names in a condition.
+// Limits of compiled policies in bytes. A table is one expression, and so are the names in a condition.
 const (
-	// maxExpression is the limit of an expression in code points (cel-go, parser.go).
-	maxExpression = 100_000
-	// maxTables limits the bytes of the tables and names of a policy, so that the whole object
+	// maxExpression limits the names or rows of an expression, which may have 100,000 code points
+	// (cel-go, parser.go). The rest is for what is around them.
+	maxExpression = 99_800
+	// maxTables limits the tables and names of a policy, so that the whole object
 	// has less than 1 MiB. etcd accepts 1.5 MiB by default.
 	maxTables = 900 << 10
 )
@@ -158,8 +158,8 @@ func checkVerify(object *annotations.Object, account *annotations.ServiceAccount
 		return nil
 	}
 	path := field.NewPath("metadata", "annotations").Key(annotations.Verify)
-	mistake := field.Forbidden(path, "is not available with policies: remove it, or run lanyard-webhook")
-	return &reason.Error{Reason: reason.InvalidAnnotation, Err: fmt.Errorf("serviceaccount %q: %w", object.Namespace+"/"+object.Name, mistake)}
+	err := fmt.Errorf("serviceaccount %q: %w", object.Namespace+"/"+object.Name, field.Forbidden(path, unavailable))
+	return &reason.Error{Reason: reason.InvalidAnnotation, Err: err}
 }
 
 // addIdentity adds the values of an identity to a row.
@@ -205,30 +205,24 @@ func literal(row map[string]string) string {
 // split returns the policies for the rows, sorted: each expression and each object is within its
 // limit. The names of the second policy and later ones end with numbers.
 func split(v *view, rows map[string]string) []*part {
-	const reserved = 200 // code points of an expression around the rows
 	var parts []*part
 	var last *part
-	var ofKeys, ofTable, ofPart int // code points, code points and bytes
+	size := 0 // of the texts of last
 	for _, name := range slices.Sorted(maps.Keys(rows)) {
-		key, row := "  "+texts.QuoteCEL(name)+",\n", "  "+texts.QuoteCEL(name)+": "+rows[name]+",\n"
-		keyPoints, rowPoints := utf8.RuneCountInString(key), utf8.RuneCountInString(row)
-		// Indent the block. The indentation is not part of the expression.
-		key, row = "      "+key, "        "+row
-		if last == nil || ofKeys+keyPoints > maxExpression-reserved || ofPart+len(key)+len(row) > maxTables {
-			last = &part{view: v, Inject: InjectPods(v.Name) + v.Suffix}
+		key, row := "        "+texts.QuoteCEL(name)+",\n", "          "+texts.QuoteCEL(name)+": "+rows[name]+",\n"
+		if last == nil || len(last.Keys)+len(key) > maxExpression || size+len(key)+len(row) > maxTables {
+			last, size = &part{view: v, Inject: InjectPods(v.Name) + v.Suffix}, 0
 			if len(parts) > 0 {
 				last.Inject = fmt.Sprintf("%s-%d%s", InjectPods(v.Name), len(parts)+1, v.Suffix)
 			}
 			parts = append(parts, last)
-			ofKeys, ofPart = 0, 0
 		}
-		if len(last.Tables) == 0 || ofTable+rowPoints > maxExpression-reserved {
+		if n := len(last.Tables); n == 0 || len(last.Tables[n-1])+len(row) > maxExpression {
 			last.Tables = append(last.Tables, "")
-			ofTable = 0
 		}
 		last.Keys += key
 		last.Tables[len(last.Tables)-1] += row
-		ofKeys, ofTable, ofPart = ofKeys+keyPoints, ofTable+rowPoints, ofPart+len(key)+len(row)
+		size += len(key) + len(row)
 	}
 	return parts
 }

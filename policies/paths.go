@@ -13,15 +13,15 @@ import (
 // CEL can neither follow a link nor walk up a path, so the policies have the paths.
 
 // pathsAbove lists the clean directories above dir in a container, without the root.
-func pathsAbove(dir string) []string {
-	var above []string
-	for _, dir := range []string{dir, otherPath(dir)} {
-		for dir = path.Dir(dir); len(dir) > 1; dir = path.Dir(dir) {
-			above = append(above, dir, otherPath(dir))
+func pathsAbove(dir string) (above []string) {
+	for dir = path.Dir(dir); len(dir) > 1; dir = path.Dir(dir) {
+		above = append(above, dir)
+		if other := otherPath(dir); other != "" {
+			above = append(above, other)
 		}
 	}
 	slices.Sort(above)
-	return slices.DeleteFunc(slices.Compact(above), func(other string) bool { return other == "" || !annotations.IsInside(dir, other) })
+	return above
 }
 
 // otherPath returns the other path of a clean directory at or below /run or /var/run in a

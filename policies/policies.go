@@ -64,6 +64,9 @@ type Source struct {
 	Compiled bool `json:"compiled,omitempty"`
 }
 
+// unavailable is the words of a denial of what only a webhook can do.
+const unavailable = "is not available with policies: remove it, or run lanyard-webhook"
+
 // plainPath matches a token mount path that JSON and CEL have as it is.
 var plainPath = regexp.MustCompile(`^(/[A-Za-z0-9._-]+)+$`)
 
@@ -151,9 +154,10 @@ func parse(v *view) *template.Template {
 		"field": func(path string) string {
 			return "dyn({'apiVersion': dyn('v1'), 'fieldPath': dyn(" + texts.QuoteCEL(path) + ")})"
 		},
-		"plus":    func() string { return " +\n        " },
-		"yaml":    func(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" },
-		"volumes": func() []string { return []string{mutate.VolumeName, mutate.FallbackVolumeName} },
+		"unavailable": func() string { return texts.QuoteCEL(unavailable) },
+		"plus":        func() string { return " +\n        " },
+		"yaml":        func(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" },
+		"volumes":     func() []string { return []string{mutate.VolumeName, mutate.FallbackVolumeName} },
 	}).ParseFS(files, "templates/*"))
 	var text strings.Builder
 	if err := t.ExecuteTemplate(&text, "words.txt", v); err != nil {

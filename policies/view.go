@@ -24,9 +24,8 @@ type view struct {
 	// Object is the ServiceAccount: the object of a policy, or its parameter.
 	Object    string
 	Providers []providerView
-	MountPath string
-	// OtherMountPath is MountPath with /run for /var/run, or the other way around, or empty for
-	// neither. Above are the paths above MountPath.
+	// OtherMountPath is TokenMountPath with /run for /var/run, or the other way around, or empty for
+	// neither. Above are the paths above TokenMountPath.
 	OtherMountPath string
 	Above          []string
 	// ReadOnlyKinds are the kinds of volumes that are always mounted read-only, and
@@ -120,13 +119,12 @@ type wantView struct {
 
 func newView(s *annotations.Settings, compiled bool) *view {
 	v := &view{
-		Settings: s, Compiled: compiled, MountPath: s.TokenMountPath,
+		Settings: s, Compiled: compiled, OtherMountPath: otherPath(s.TokenMountPath),
 		KnownNames: slices.Concat(s.ServiceAccountKeys(), s.ProfileKeys()), Restricted: s.AllowedIdentities != nil,
 		MinExpiration: annotations.MinTokenExpirationSeconds, MaxExpiration: annotations.MaxTokenExpirationSeconds,
 		Identity: []string{annotations.Tokens},
 	}
-	v.OtherMountPath = otherPath(v.MountPath)
-	for _, path := range pathsAbove(v.MountPath) {
+	for _, path := range pathsAbove(s.TokenMountPath) {
 		v.Above = append(v.Above, path, path+"/")
 	}
 	v.ReadOnlyKinds, v.KindsWithReadOnly = mutate.ReadOnlyKinds()
@@ -191,12 +189,15 @@ func newProviderView(d *annotations.Provider, s *annotations.Settings, compiled 
 		values["credential-file"] = onEitherSystem(s.TokenMountPath + "/" + d.CredentialFile.Path)
 	}
 	for i := range d.Variables {
-		if v := &d.Variables[i]; compiled || !v.Profiles {
-			p.Wants = append(p.Wants, wants(d, v, values)...)
+		v := &d.Variables[i]
+		want, found := newWantView(d, v, values)
+		if !found || v.Profiles && !compiled {
+			continue
 		}
-	}
-	if compiled {
-		p.addChoices()
+		if compiled {
+			p.addChoice(&want, v)
+		}
+		p.Wants = append(p.Wants, want)
 	}
 	return p
 }
@@ -209,26 +210,23 @@ func (p *providerView) withProfiles() {
 	p.ProfilePrincipals = fmt.Sprintf("variables.row[?'%s'].optMap(names, names.split(' ')).orValue([])", p.Key(profilePrincipals))
 }
 
-// addChoices adds to each variable what it means to a container that chooses between profiles and
-// the ServiceAccount's own identity, or uses the copy of the token.
-func (p *providerView) addChoices() {
-	for i := range p.Wants {
-		w, v := &p.Wants[i], &p.Variables[slices.IndexFunc(p.Variables, func(v annotations.Variable) bool { return v.Name == p.Wants[i].Name })]
-		choice := ""
-		switch {
-		case v.Profiles:
-			choice = "profiles"
-			w.Complete = p.HasFile
-		case v.Direct:
-			choice = "direct"
-		}
-		w.Extra = fmt.Sprintf("'choice': '%s', ", choice)
-		if p.Provider.Profiles != nil {
-			w.Extra += fmt.Sprintf("'selectors': %s ? %s : '', ", p.HasFile, texts.QuoteCEL(strings.Join(p.Provider.Profiles.Selectors, ",")))
-		}
-		if path := "variables." + p.ID + "_" + identifier(annotations.TokenPathParameter); v.Credential && p.CopyVolume != "" {
-			w.Extra += fmt.Sprintf("'copy': %[1]s == '' ? %[2]s : variables.windows ? 'C:' + %[1]s.replace('/', '\\\\') : %[1]s, ", path, w.Value)
-		}
+// addChoice adds to a variable what it means to a container that chooses between profiles and the
+// ServiceAccount's own identity, or uses the copy of the token.
+func (p *providerView) addChoice(w *wantView, v *annotations.Variable) {
+	choice := ""
+	switch {
+	case v.Profiles:
+		choice = "profiles"
+		w.Complete = p.HasFile
+	case v.Direct:
+		choice = "direct"
+	}
+	w.Extra = fmt.Sprintf("'choice': '%s', ", choice)
+	if p.Provider.Profiles != nil {
+		w.Extra += fmt.Sprintf("'selectors': %s ? %s : '', ", p.HasFile, texts.QuoteCEL(strings.Join(p.Provider.Profiles.Selectors, ",")))
+	}
+	if path := "variables." + p.ID + "_" + identifier(annotations.TokenPathParameter); v.Credential && p.CopyVolume != "" {
+		w.Extra += fmt.Sprintf("'copy': %[1]s == '' ? %[2]s : variables.windows ? 'C:' + %[1]s.replace('/', '\\\\') : %[1]s, ", path, w.Value)
 	}
 }
 
@@ -265,15 +263,15 @@ func (p *providerView) principals(values map[string]string) {
 	}
 }
 
-// wants returns the expressions of a variable of a container; none if it never has a value.
-func wants(d *annotations.Provider, v *annotations.Variable, values map[string]string) []wantView {
+// newWantView returns the expressions of a variable of a container, unless it never has a value.
+func newWantView(d *annotations.Provider, v *annotations.Variable, values map[string]string) (view wantView, found bool) {
 	// The kubelet expands $(NAME).
 	value, used := expand(strings.ReplaceAll(v.Value, "$", "$$"), values, ".replace('$', '$$')")
-	view := wantView{Name: v.Name, Group: v.Group, Value: value, Synonyms: d.Synonyms[v.Group]}
+	view = wantView{Name: v.Name, Group: v.Group, Value: value, Synonyms: d.Synonyms[v.Group]}
 	for _, name := range used {
 		switch used := values[name]; {
 		case used == "" || used == "''":
-			return nil
+			return wantView{}, false
 		case strings.HasPrefix(used, "variables.") && !slices.Contains(provider.SubjectValues(), name):
 			view.Complete += " && " + used + " != ''"
 		}
@@ -285,7 +283,7 @@ func wants(d *annotations.Provider, v *annotations.Variable, values map[string]s
 	if v.PodName != "" {
 		view.PodName = values[v.PodName] + " != '' && [object.metadata.?name.orValue('')].exists(value, " + PodNameFits + ")"
 	}
-	return []wantView{view}
+	return view, true
 }
 
 // placeholder is the name of a value in braces.

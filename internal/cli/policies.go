@@ -27,8 +27,11 @@ func newPoliciesCommand(c *command.CLI) *cobra.Command {
 	k := &compiler{CLI: c}
 	k.Files.Recursive = true
 	cmd := command.New(policiesHelp, cobra.NoArgs, func(cmd *cobra.Command, _ []string) error {
-		if k.static != "" && !k.compiles() {
-			return errors.New("--static needs --compile or --cluster: files of an API server cannot refer to ServiceAccounts")
+		if k.static != "" && !k.compiles() && k.webhook == "" {
+			return errors.New("--static needs --compile, --cluster or --webhook: policies in files of an API server cannot refer to ServiceAccounts")
+		}
+		if k.webhook != "" && k.static == "" {
+			return errors.New("--webhook needs --static")
 		}
 		if file != "" {
 			if err := readConfig(file, &source); err != nil {
@@ -38,16 +41,18 @@ func newPoliciesCommand(c *command.CLI) *cobra.Command {
 		text := ""
 		s, err := cluster.PolicySettings(&source)
 		switch {
+		case err == nil && k.static != "":
+			err = k.writeStatic(cmd.Context(), s, name, &source)
 		case err == nil && k.compiles():
-			text, err = k.compile(cmd.Context(), s, name, &source)
+			var compiled *policies.Compiled
+			if compiled, err = k.compile(cmd.Context(), s, name, &source); err == nil {
+				text = compiled.Text()
+			}
 		case err == nil:
 			text, err = policies.Generate(s, name, &source)
 		}
 		if err != nil {
 			return c.Found("%v", err)
-		}
-		if k.static != "" {
-			return nil
 		}
 		if compares {
 			return diffPolicies(cmd.Context(), c, name, text)
@@ -57,7 +62,8 @@ func newPoliciesCommand(c *command.CLI) *cobra.Command {
 	})
 	cmd.Flags().StringArrayVar(&k.Files.Filenames, "compile", nil, "File or directory with ServiceAccounts in YAML or JSON, or - for standard input. Can be repeated. The policies then contain their identities and ignore annotations in the cluster. Namespaces in the files restrict the identities.")
 	cmd.Flags().BoolVar(&k.fromCluster, "cluster", false, "Compile the ServiceAccounts and Namespaces in the cluster.")
-	cmd.Flags().StringVar(&k.static, "static", "", "Write files for --admission-control-config-file of kube-apiserver into this directory, whose path must be the same on the API server's node. Needs --compile or --cluster.")
+	cmd.Flags().StringVar(&k.static, "static", "", "Write files for --admission-control-config-file of kube-apiserver into this directory, whose path must be the same on the API server's node. Needs --compile, --cluster or --webhook.")
+	cmd.Flags().StringVar(&k.webhook, "webhook", "", "File with the webhook configurations in YAML or JSON, such as the output of helm template with the value webhook.url, or - for standard input. Written to the directory of --static.")
 	cmd.Flags().BoolVar(&compares, "diff", false, "Print the differences between the policies in the cluster and this output. The exit code is 1 if there are any.")
 	cmd.Flags().StringVar(&file, "config", "", "Configuration file of the webhook. By default, the built-in settings are used.")
 	cmd.Flags().StringVar(&name, "name", policies.DefaultName, "Prefix of the names of the policies.")

@@ -7,9 +7,9 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"path/filepath"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/cli-runtime/pkg/resource"
 
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
@@ -24,6 +24,8 @@ type compiler struct {
 	fromCluster bool
 	// static is the directory to write the files of an API server to, or empty to print the policies.
 	static string
+	// webhook is the file with the webhook configurations for static, or empty.
+	webhook string
 }
 
 // compiles reports whether identities are compiled.
@@ -37,20 +39,13 @@ func (k *compiler) suffix() string {
 	return ""
 }
 
-// compile returns the policies. With --static, it writes them to files.
-func (k *compiler) compile(ctx context.Context, s *annotations.Settings, name string, source *policies.Source) (string, error) {
+// compile returns the policies.
+func (k *compiler) compile(ctx context.Context, s *annotations.Settings, name string, source *policies.Source) (*policies.Compiled, error) {
 	accounts, err := k.accounts(ctx)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	compiled, err := policies.Compile(s, name, k.suffix(), source, accounts)
-	if err != nil {
-		return "", err
-	}
-	if k.static != "" {
-		return "", writeStatic(k.static, compiled)
-	}
-	return compiled.Text(), nil
+	return policies.Compile(s, name, k.suffix(), source, accounts)
 }
 
 // accounts returns the ServiceAccounts with their Namespaces.
@@ -76,20 +71,26 @@ func (k *compiler) accounts(ctx context.Context) ([]policies.Account, error) {
 
 // fromFiles calls do for each ServiceAccount and Namespace in the files.
 func (k *compiler) fromFiles(_ context.Context, do func(kind string, object annotations.Metadata)) error {
-	return k.EachText(k.In, command.MaxManifestBytes, func(name string, text []byte) error {
+	return k.eachObject(&k.Selection, func(file string, object *unstructured.Unstructured) error {
+		switch {
+		case object.GetAPIVersion() != "v1", object.GetKind() != "ServiceAccount" && object.GetKind() != "Namespace":
+		case object.GetKind() == "ServiceAccount" && object.GetNamespace() == "":
+			return fmt.Errorf("%s: serviceaccount %q has no metadata.namespace: add it, because policies have no default", file, object.GetName())
+		default:
+			do(object.GetKind(), object)
+		}
+		return nil
+	})
+}
+
+// eachObject calls do for each object in the files, with the name of its file.
+func (k *compiler) eachObject(files *command.Selection, do func(file string, object *unstructured.Unstructured) error) error {
+	return files.EachText(k.In, command.MaxManifestBytes, func(name string, text []byte) error {
 		return resource.NewLocalBuilder().Unstructured().Stream(bytes.NewReader(text), name).Flatten().Do().Visit(func(info *resource.Info, err error) error {
 			if err != nil {
 				return err
 			}
-			object := command.Unstructured(info)
-			switch {
-			case object.GetAPIVersion() != "v1", object.GetKind() != "ServiceAccount" && object.GetKind() != "Namespace":
-			case object.GetKind() == "ServiceAccount" && object.GetNamespace() == "":
-				return fmt.Errorf("%s: serviceaccount %q has no metadata.namespace: add it, because policies have no default", name, object.GetName())
-			default:
-				do(object.GetKind(), object)
-			}
-			return nil
+			return do(name, command.Unstructured(info))
 		})
 	})
 }
@@ -111,40 +112,4 @@ func (k *compiler) readCluster(ctx context.Context, do func(kind string, object 
 		do("ServiceAccount", object)
 		return nil
 	})
-}
-
-// The files below the directory of --static. An API server reads the two kinds of policies from two
-// directories (KEP-5793; apiserver/pkg/admission/plugin/policy/manifest/loader).
-const (
-	configFile, mutatingFile, validatingFile = "admission.yaml", "mutating/lanyard.yaml", "validating/lanyard.yaml"
-
-	admissionConfiguration = `# For --admission-control-config-file of kube-apiserver.
-apiVersion: apiserver.config.k8s.io/v1
-kind: AdmissionConfiguration
-plugins:
-- name: MutatingAdmissionPolicy
-  configuration:
-    apiVersion: apiserver.config.k8s.io/v1
-    kind: MutatingAdmissionPolicyConfiguration
-    staticManifestsDir: %q
-- name: ValidatingAdmissionPolicy
-  configuration:
-    apiVersion: apiserver.config.k8s.io/v1
-    kind: ValidatingAdmissionPolicyConfiguration
-    staticManifestsDir: %q
-`
-)
-
-// writeStatic writes the files that an API server reads at its start, and whenever they change. It
-// replaces a file as a whole.
-func writeStatic(dir string, compiled *policies.Compiled) error {
-	dir, err := filepath.Abs(dir)
-	if err != nil {
-		return err
-	}
-	mutating, validating := filepath.Join(dir, mutatingFile), filepath.Join(dir, validatingFile)
-	return command.ReplaceFiles([]command.File{
-		{Path: validating, Text: compiled.Validating}, {Path: mutating, Text: compiled.Mutating},
-		{Path: filepath.Join(dir, configFile), Text: fmt.Sprintf(admissionConfiguration, filepath.Dir(mutating), filepath.Dir(validating))},
-	}, 0o600, 0o750)
 }

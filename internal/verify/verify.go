@@ -26,8 +26,8 @@ import (
 )
 
 const (
-	// Timeout is how long clouds may take to learn about a new trust: IAM is eventually consistent.
-	Timeout = 2 * time.Minute
+	// DefaultTimeout is how long clouds may take to learn about a new trust: IAM is eventually consistent.
+	DefaultTimeout = 2 * time.Minute
 	// AttemptTimeout limits one request.
 	AttemptTimeout = 10 * time.Second
 	// The pause after an attempt doubles, between these two.
@@ -47,6 +47,8 @@ type Verifier struct {
 	Getenv   func(name string) string
 	ReadFile func(name string, limit int64) ([]byte, error)
 	Client   *http.Client
+	// Timeout is how long the clouds may take to accept the tokens.
+	Timeout time.Duration
 	// Log writes a line.
 	Log func(line string)
 }
@@ -55,7 +57,7 @@ type Verifier struct {
 // error is the message for people: the response, the cause and the repair for each cloud that did
 // not accept its token. It never contains a token.
 func (v *Verifier) Run(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, Timeout)
+	ctx, cancel := context.WithTimeout(ctx, v.Timeout)
 	defer cancel()
 	accepted, last := map[string]bool{}, ""
 	for pause := minPause; ; pause = min(2*pause, maxPause) {

@@ -66,7 +66,7 @@ func run(t *testing.T, variables map[string]string, files map[string]string, tra
 			}
 			return nil, &os.PathError{Op: "open", Path: name, Err: os.ErrNotExist}
 		},
-		Client: client, Log: func(line string) { log += line + "\n" },
+		Client: client, Timeout: verify.DefaultTimeout, Log: func(line string) { log += line + "\n" },
 	}
 	start := time.Now()
 	err = v.Run(t.Context())
@@ -124,13 +124,13 @@ func TestRun(t *testing.T) {
 			[]string{"AWS denies the token of shop/cart: AccessDenied", "AWS accepts the token"},
 		},
 		"an outage, and then accepted": {onAWS, tokens, inTurn(failing(errors.New("refused")), responding(200, granted)), time.Second, nil, []string{"cannot reach AWS: refused"}},
-		"refused until the end": {onAWS, tokens, denied, verify.Timeout, []string{
+		"refused until the end": {onAWS, tokens, denied, verify.DefaultTimeout, []string{
 			"AWS denies the token of shop/cart: AccessDenied: Not authorized to perform sts:AssumeRoleWithWebIdentity\n",
 			"Cause: the role does not exist, or its trust policy names another issuer, subject or audience.\n",
 			"Repair: let the trust policy of arn:aws:iam::111122223333:role/cart name the issuer https://issuer.example, the subject system:serviceaccount:shop:cart and the audience audience.\n",
 			"Commands: lanyard trust aws cart --namespace shop",
 		}, nil},
-		"Azure refuses": {onAzure, tokens, responding(401, azure), verify.Timeout, []string{
+		"Azure refuses": {onAzure, tokens, responding(401, azure), verify.DefaultTimeout, []string{
 			"Azure denies the token of shop/cart: AADSTS700213: No matching",
 			"Repair: give the client client a federated credential with the issuer https://issuer.example, the subject system:serviceaccount:shop:cart and the audience audience.",
 		}, nil},
@@ -139,32 +139,32 @@ func TestRun(t *testing.T) {
 				return responding(200, google)(r)
 			}
 			return responding(403, noImp)(r)
-		}, verify.Timeout, []string{
+		}, verify.DefaultTimeout, []string{
 			"Repair: give principal://iam.googleapis.com/projects/1/locations/global/workloadIdentityPools/pool/subject/system:serviceaccount:shop:cart the role roles/iam.workloadIdentityUser on a@b.iam.gserviceaccount.com.",
 		}, nil},
-		"no network": {onAWS, tokens, failing(errors.New("dial tcp: i/o timeout")), verify.Timeout, []string{
+		"no network": {onAWS, tokens, failing(errors.New("dial tcp: i/o timeout")), verify.DefaultTimeout, []string{
 			"cannot reach AWS: dial tcp: i/o timeout\nRepair: allow the pod to reach sts.eu-central-1.amazonaws.com in NetworkPolicies, firewalls, proxies and DNS.",
 		}, nil},
-		"a cloud that never responds": {onAWS, tokens, silent, verify.Timeout, []string{"cannot reach AWS: "}, nil},
+		"a cloud that never responds": {onAWS, tokens, silent, verify.DefaultTimeout, []string{"cannot reach AWS: "}, nil},
 		"the answer before the end counts, and not the end": {onAWS, tokens, inTurn(
-			denied, denied, denied, denied, denied, denied, denied, denied, denied, denied, denied, denied, denied, denied, silent), verify.Timeout, []string{"AWS denies the token"}, nil},
-		"a proxy that responds": {onAWS, tokens, responding(200, "<html>"+secret+"</html>"), verify.Timeout, []string{"AWS: AssumeRoleWithWebIdentity at https://sts.eu-central-1.amazonaws.com/: the response with status 200 is not of this API"}, nil},
-		"no token":              {onAWS, nil, responding(200, granted), verify.Timeout, []string{"AWS: open /aws/token: file does not exist\nRepair: delete the pod"}, nil},
-		"a token that is none":  {onAWS, map[string]string{"/aws/token": "HIDDEN"}, responding(200, granted), verify.Timeout, []string{"AWS: token: got 1 parts"}, nil},
+			denied, denied, denied, denied, denied, denied, denied, denied, denied, denied, denied, denied, denied, denied, silent), verify.DefaultTimeout, []string{"AWS denies the token"}, nil},
+		"a proxy that responds": {onAWS, tokens, responding(200, "<html>"+secret+"</html>"), verify.DefaultTimeout, []string{"AWS: AssumeRoleWithWebIdentity at https://sts.eu-central-1.amazonaws.com/: the response with status 200 is not of this API"}, nil},
+		"no token":              {onAWS, nil, responding(200, granted), verify.DefaultTimeout, []string{"AWS: open /aws/token: file does not exist\nRepair: delete the pod"}, nil},
+		"a token that is none":  {onAWS, map[string]string{"/aws/token": "HIDDEN"}, responding(200, granted), verify.DefaultTimeout, []string{"AWS: token: got 1 parts"}, nil},
 		"one cloud of two refuses": {merged(onAWS, onAzure), tokens, func(r *http.Request) (*http.Response, error) {
 			if strings.HasPrefix(r.URL.Host, "sts") {
 				return responding(200, granted)(r)
 			}
 			return responding(401, azure)(r)
-		}, verify.Timeout, []string{"Azure denies"}, []string{"AWS accepts"}},
+		}, verify.DefaultTimeout, []string{"Azure denies"}, []string{"AWS accepts"}},
 		"a profile that is refused": {merged(onAWS, map[string]string{"AWS_CONFIG_FILE": "/aws/config"}), tokens, func(r *http.Request) (*http.Response, error) {
 			body, _ := io.ReadAll(r.Body)
 			if strings.Contains(string(body), "role%2Fcart") {
 				return responding(200, granted)(r)
 			}
 			return denied(r)
-		}, verify.Timeout, []string{"AWS, profile audit denies the token", "let the trust policy of arn:aws:iam::111122223333:role/audit name"}, []string{"AWS accepts"}},
-		"a text that is too long, with the token": {onAzure, tokens, responding(401, `{"error":"x","error_codes":[700213],"error_description":"bad `+secret+` \u001b[2J`+strings.Repeat("long ", 5000)+`"}`), verify.Timeout, []string{"bad [token] \\x1b[2Jlong"}, nil},
+		}, verify.DefaultTimeout, []string{"AWS, profile audit denies the token", "let the trust policy of arn:aws:iam::111122223333:role/audit name"}, []string{"AWS accepts"}},
+		"a text that is too long, with the token": {onAzure, tokens, responding(401, `{"error":"x","error_codes":[700213],"error_description":"bad `+secret+` \u001b[2J`+strings.Repeat("long ", 5000)+`"}`), verify.DefaultTimeout, []string{"bad [token] \\x1b[2Jlong"}, nil},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			t.Parallel()
@@ -232,7 +232,7 @@ func TestTheEndOfThePod(t *testing.T) {
 		client := &http.Client{Transport: responding(403, refused)}
 		v := &verify.Verifier{
 			Getenv: func(name string) string { return onAWS[name] }, ReadFile: func(string, int64) ([]byte, error) { return []byte(secret), nil },
-			Client: client, Log: func(string) { cancel() },
+			Client: client, Timeout: verify.DefaultTimeout, Log: func(string) { cancel() },
 		}
 		start := time.Now()
 		if err := v.Run(ctx); err == nil || !strings.Contains(err.Error(), "AWS denies") || time.Since(start) != 0 {

@@ -96,16 +96,17 @@ calls_bucket_other{name="a",le="0.005"} 13
 func TestPolicyTable(t *testing.T) {
 	t.Parallel()
 	all := []measured{{minor: "1.36"}, {minor: "1.37"}}
-	all[0].medians[1][2] = [4]float64{2, 3.5, 1.5, 9}
-	all[1].medians[1][2] = [4]float64{1, 2, 3, 5}
+	all[0].medians[1][3] = [5]float64{2, 3.5, 1.5, 9, 2.25}
+	all[1].medians[1][3] = [5]float64{1, 2, 3, 5, 1}
+	all[0].medians[1][2] = all[0].medians[1][3]
 	var o outcome
 	addPolicyTable(&o, all)
 	rows := o.Tables[0].Rows
-	if diff := cmp.Diff([]string{"three clouds", "200", "+1.50", "-0.50", "+7.00", "+1.00", "+2.00", "+4.00"}, rows[len(rows)-1]); diff != "" {
+	if diff := cmp.Diff([]string{"three clouds", "2000", "+1.50", "-0.50", "+7.00", "+0.25", "+1.00", "+2.00", "+4.00", "+0.00"}, rows[len(rows)-1]); diff != "" {
 		t.Errorf("last row (-want +got):\n%s", diff)
 	}
 	plots := policyPlots(all)
-	want := group{"Kubernetes 1.36, labelled ServiceAccounts: 200", []bar{{"webhook", 1.5}, {"policies", 0}, {"both", 7}}}
+	want := group{"Kubernetes 1.36, ServiceAccounts with an identity: 200", []bar{{"webhook", 1.5}, {"policies", 0}, {"both", 7}, {"compiled", 0.25}}}
 	if diff := cmp.Diff(want, plots[1].Groups[2]); diff != "" {
 		t.Errorf("group (-want +got):\n%s", diff)
 	}

@@ -186,12 +186,15 @@ func (c *cluster) createAccounts(ctx context.Context, namespace string, n, label
 		if i >= labelled {
 			own = nil
 		}
-		if err := c.createAccount(ctx, namespace, fmt.Sprintf("other-%d", i), own); err != nil {
+		if err := c.createAccount(ctx, namespace, other(i), own); err != nil {
 			return err
 		}
 	}
 	return nil
 }
+
+// other returns the name of another ServiceAccount.
+func other(i int) string { return fmt.Sprintf("other-%d", i) }
 
 // dryRun creates a pod without storing it and returns the result.
 func (c *cluster) dryRun(ctx context.Context, namespace string, pod *corev1.Pod) (*corev1.Pod, error) {

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/lanyard-dev/lanyard/internal/settings"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/policies"
 	"github.com/lanyard-dev/lanyard/test/support/webhook"
 )
@@ -18,23 +19,24 @@ import (
 // mode is a way to inject. Its namespaces are named by it and by their number of labelled
 // ServiceAccounts.
 type mode struct {
-	name              string
-	webhook, policies bool
+	name                        string
+	webhook, policies, compiled bool
 }
 
 func modes() []mode {
 	return []mode{
-		{"nothing", false, false},
-		{"webhook", true, false},
-		{"policies", false, true},
-		{"both", true, true},
+		{name: "nothing"},
+		{name: "webhook", webhook: true},
+		{name: "policies", policies: true},
+		{name: "both", webhook: true, policies: true},
+		{name: "compiled", compiled: true},
 	}
 }
 
 func (m *mode) namespace(labelled int) string { return fmt.Sprintf("%s-%d", m.name, labelled) }
 
 // labelledSizes are the numbers of labelled ServiceAccounts in a namespace.
-func labelledSizes() []int { return []int{1, 20, 200} }
+func labelledSizes() []int { return []int{1, 20, 200, 2000} }
 
 // podKinds are the pods that are created in each namespace.
 func podKinds() []struct{ name, account string } {
@@ -46,13 +48,13 @@ func podKinds() []struct{ name, account string } {
 // mode.
 type measured struct {
 	minor   string
-	medians [2][3][4]float64
+	medians [2][4][5]float64
 }
 
 // policies measures how much each way to inject adds to the creation of a pod, on each
 // version of kube-apiserver.
 func (b *bench) policies(ctx context.Context) (*outcome, error) {
-	result := &outcome{How: fmt.Sprintf("%d to %d dry-run creations of each kind, taking turns", b.policyTurns(200), b.policyTurns(1))}
+	result := &outcome{How: fmt.Sprintf("%d to %d dry-run creations of each kind, taking turns", b.policyTurns(2000), b.policyTurns(1))}
 	var versions []string
 	var all []measured
 	for dir := range strings.SplitSeq(b.controlplanes, ",") {
@@ -88,7 +90,7 @@ func (b *bench) policies(ctx context.Context) (*outcome, error) {
 // addPolicyTable adds a table of the added milliseconds, with a row for each kind of pod and
 // number of ServiceAccounts.
 func addPolicyTable(result *outcome, all []measured) {
-	header := []string{"Added, ms", "labelled"}
+	header := []string{"Added, ms", "identities"}
 	for _, m := range all {
 		for _, mode := range modes()[1:] {
 			header = append(header, m.minor+" "+mode.name)
@@ -109,7 +111,8 @@ func addPolicyTable(result *outcome, all []measured) {
 	}
 }
 
-// policyPlots has a plot for each kind of pod.
+// policyPlots has a plot for each kind of pod, without the largest namespace: next to its bars, the
+// others would not be visible.
 func policyPlots(all []measured) []plot {
 	plots := []plot{
 		{Name: "plain", Title: "Added to the creation of a pod without an identity, in milliseconds"},
@@ -117,8 +120,8 @@ func policyPlots(all []measured) []plot {
 	}
 	for kind := range plots {
 		for _, m := range all {
-			for size, labelled := range labelledSizes() {
-				g := group{Name: fmt.Sprintf("Kubernetes %s, labelled ServiceAccounts: %d", m.minor, labelled)}
+			for size, labelled := range labelledSizes()[:3] {
+				g := group{Name: fmt.Sprintf("Kubernetes %s, ServiceAccounts with an identity: %d", m.minor, labelled)}
 				for i, mode := range modes()[1:] {
 					medians := m.medians[kind][size]
 					g.Bars = append(g.Bars, bar{mode.name, max(medians[i+1]-medians[0], 0)})
@@ -130,9 +133,12 @@ func policyPlots(all []measured) []plot {
 	return plots
 }
 
-// policyTurns is the number of creations of each kind. The slowest namespace has fewer.
+// policyTurns is the number of creations of each kind. The slower namespaces have fewer.
 func (b *bench) policyTurns(labelled int) int {
-	if labelled >= 200 {
+	switch {
+	case labelled >= 2000:
+		return either(b, 30, 3)
+	case labelled >= 200:
 		return either(b, 150, 20)
 	}
 	return either(b, 400, 60)
@@ -148,7 +154,8 @@ func (b *bench) comparePolicies(ctx context.Context, c *cluster, labelled, size 
 			ways = append(ways, c.creation(kind.name+", "+mode.name, mode.namespace(labelled), newPod(kind.account, 1)))
 		}
 	}
-	times, err := b.takeTurns(ctx, warmUp/2, b.policyTurns(labelled), ways...)
+	turns := b.policyTurns(labelled)
+	times, err := b.takeTurns(ctx, min(warmUp/2, turns/3), turns, ways...)
 	if err != nil {
 		return err
 	}
@@ -165,6 +172,7 @@ func (b *bench) preparePolicies(ctx context.Context, dir string) (*cluster, erro
 		return nil, err
 	}
 	var withWebhook, withPolicies []string
+	compiled := map[string]int{}
 	for _, mode := range modes() {
 		for _, labelled := range labelledSizes() {
 			namespace := mode.namespace(labelled)
@@ -173,6 +181,9 @@ func (b *bench) preparePolicies(ctx context.Context, dir string) (*cluster, erro
 			}
 			if mode.policies {
 				withPolicies = append(withPolicies, namespace)
+			}
+			if mode.compiled {
+				compiled[namespace] = labelled
 			}
 			// createNamespace creates one of the labelled ServiceAccounts.
 			if err := c.createAccounts(ctx, namespace, labelled-1, labelled-1, nil); err != nil {
@@ -183,7 +194,7 @@ func (b *bench) preparePolicies(ctx context.Context, dir string) (*cluster, erro
 	if err := c.installWebhook(ctx, lanyard, withWebhook...); err != nil {
 		return nil, err
 	}
-	return c, c.installPolicies(ctx, withPolicies...)
+	return c, c.installPolicies(ctx, compiled, withPolicies...)
 }
 
 // guardUnchecked is a namespace without a webhook, so pods are not injected, and the
@@ -201,16 +212,42 @@ func (c *cluster) installWebhook(ctx context.Context, lanyard *server, namespace
 	return c.installGuard(ctx, guardUnchecked, namespaces...)
 }
 
-// installPolicies installs the policies that inject, in the namespaces.
-func (c *cluster) installPolicies(ctx context.Context, namespaces ...string) error {
+// installPolicies installs the policies that inject, in the namespaces. Each namespace of compiled
+// gets policies of its own with this number of identities.
+func (c *cluster) installPolicies(ctx context.Context, compiled map[string]int, namespaces ...string) error {
 	s, err := settings.Load(nil, nil)
 	if err != nil {
 		return err
 	}
 	text, err := policies.Generate(s, policies.DefaultName, &policies.Source{})
+	if err == nil {
+		err = c.installInjecting(ctx, text, namespaces...)
+	}
 	if err != nil {
 		return err
 	}
+	for namespace, n := range compiled {
+		var accounts []policies.Account
+		for i := range n {
+			name := threeClouds
+			if i > 0 {
+				name = other(i - 1)
+			}
+			accounts = append(accounts, policies.Account{ServiceAccount: &annotations.Object{Namespace: namespace, Name: name, Annotations: identity(i)}})
+		}
+		compiled, err := policies.Compile(s, namespace, "", &policies.Source{}, accounts)
+		if err == nil {
+			err = c.installInjecting(ctx, compiled.Text(), namespace)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// installInjecting installs the policies of a text, in the namespaces.
+func (c *cluster) installInjecting(ctx context.Context, text string, namespaces ...string) error {
 	objects, err := webhook.DecodeManifest("policies.yaml", []byte(text))
 	if err != nil {
 		return err
@@ -218,5 +255,5 @@ func (c *cluster) installPolicies(ctx context.Context, namespaces ...string) err
 	if err := c.createIn(ctx, objects, namespaces); err != nil {
 		return err
 	}
-	return c.waitInjected(ctx, "the policies", namespaces[0], isInjected)
+	return c.waitInjected(ctx, "the policies in "+namespaces[0], namespaces[0], isInjected)
 }

@@ -121,7 +121,7 @@ func TestWorkflowsCallTargetsOfTheMakefile(t *testing.T) {
 		}
 	}
 	want := []string{
-		"ci.yaml", "codeql.yaml", "dependencies.yaml", "fuzz.yaml", "nightly.yaml", "release.yaml", "scorecard.yaml", "site.yaml", "versions.yaml", "vulnerabilities.yaml",
+		"ci.yaml", "clouds.yaml", "codeql.yaml", "dependencies.yaml", "fuzz.yaml", "nightly.yaml", "release.yaml", "scorecard.yaml", "site.yaml", "versions.yaml", "vulnerabilities.yaml",
 	}
 	if got := slices.Sorted(maps.Keys(all)); !slices.Equal(got, want) {
 		t.Errorf("got the workflows %q, want %q", got, want)
@@ -163,6 +163,35 @@ func TestTheCIWorkflowRunsWhatCIRunRuns(t *testing.T) {
 // withoutComments returns the lines of a script that are not comments.
 func withoutComments(script string) string {
 	return regexp.MustCompile(`(?m)^\s*#.*\n`).ReplaceAllString(script, "")
+}
+
+// The key of the issuer is the only secret, and only the step that needs it has it.
+func TestTheWorkflowCloudsHasOneSecret(t *testing.T) {
+	t.Parallel()
+	text := tree.Read(t, root, ".github/workflows/clouds.yaml")
+	if got := regexp.MustCompile(`secrets[.\[][^ }]*`).FindAllString(text, -1); !slices.Equal(got, []string{"secrets.LANYARD_SIGNING_KEY"}) {
+		t.Errorf("got the secrets %q, want only the signing key", got)
+	}
+	if strings.Contains(text, "pull_request") {
+		t.Error("got a run for pull requests, want none: they have code of others")
+	}
+	job := workflows(t)["clouds.yaml"].Jobs["credentials"]
+	if job.Environment != "clouds" {
+		t.Errorf("got environment %q, want clouds", job.Environment)
+	}
+	program := tree.Read(t, root, "test/e2e/clouds/real/main.go")
+	var got, want []string
+	for _, step := range job.Steps {
+		got = append(got, slices.Collect(maps.Keys(step.Env))...)
+	}
+	for _, match := range regexp.MustCompile(`get\("(\w+)"\)`).FindAllStringSubmatch(program, -1) {
+		want = append(want, match[1])
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	if len(want) == 0 || !slices.Equal(got, want) {
+		t.Errorf("got the variables %q, want those of the program, %q", got, want)
+	}
 }
 
 // A tag can be moved to other code, a commit cannot.

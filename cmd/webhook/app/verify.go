@@ -11,6 +11,7 @@ import (
 	"runtime/debug"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 	cliflag "k8s.io/component-base/cli/flag"
@@ -25,12 +26,12 @@ const verifyMemory = 20 << 20
 
 const verifyHelp = `verify is the init container lanyard-verify of a pod whose ServiceAccount has the annotation
 lanyard.dev/verify. It presents the tokens of the pod to AWS, Azure and Google Cloud, until they accept
-or two minutes have passed. Then the termination message of the container has the cause and the repair:
+or --timeout has passed. Then the termination message of the container has the cause and the repair:
 kubectl describe pod shows it.`
 
 // newVerifyCommand returns the command of the init container.
 func newVerifyCommand(width int) *cobra.Command {
-	warn, message := false, "/dev/termination-log"
+	warn, message, timeout := false, "/dev/termination-log", verify.DefaultTimeout
 	cmd := &cobra.Command{
 		Use:           "verify",
 		Short:         "Check that the clouds accept the tokens of this pod.",
@@ -38,18 +39,19 @@ func newVerifyCommand(width int) *cobra.Command {
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		RunE:          func(cmd *cobra.Command, _ []string) error { return runVerify(cmd, warn, message) },
+		RunE:          func(cmd *cobra.Command, _ []string) error { return runVerify(cmd, warn, message, timeout) },
 	}
 	var groups cliflag.NamedFlagSets
 	fs := groups.FlagSet("Verify")
 	fs.BoolVar(&warn, "warn", warn, "Always exit with 0.")
 	fs.StringVar(&message, "termination-log", message, "File for the termination message.")
+	fs.DurationVar(&timeout, "timeout", timeout, "How long the clouds may take to accept the tokens.")
 	cmd.Flags().AddFlagSet(fs)
 	cliflag.SetUsageAndHelpFunc(cmd, groups, width)
 	return cmd
 }
 
-func runVerify(cmd *cobra.Command, warn bool, message string) error {
+func runVerify(cmd *cobra.Command, warn bool, message string, timeout time.Duration) error {
 	debug.SetMemoryLimit(verifyMemory)
 	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -59,7 +61,7 @@ func runVerify(cmd *cobra.Command, warn bool, message string) error {
 	}
 	client.Timeout = verify.AttemptTimeout
 	log := func(line string) { _, _ = fmt.Fprintln(cmd.ErrOrStderr(), line) }
-	v := &verify.Verifier{Getenv: os.Getenv, ReadFile: readFile, Client: client, Log: log}
+	v := &verify.Verifier{Getenv: os.Getenv, ReadFile: readFile, Client: client, Timeout: timeout, Log: log}
 	clouds := v.Clouds()
 	if len(clouds) == 0 {
 		log("the container has no variables of AWS, Azure or Google Cloud, so there is nothing to verify")

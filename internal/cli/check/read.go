@@ -445,6 +445,10 @@ func (k *checkCommand) addServiceAccount(s *accounts, object *metav1.PartialObje
 // pods counts the pods by their states. It sends no dry run, because one for
 // each ServiceAccount would load the cluster, so it needs the settings of the webhook.
 func (k *checkCommand) pods(ctx context.Context, s *accounts) {
+	if s.compiled {
+		k.add("pods", finding.DoesNotApply("pods were not compared with the annotations of ServiceAccounts: the identities are in the policies"))
+		return
+	}
 	if s.chosen == nil || k.Webhook.Unread != nil {
 		return
 	}
@@ -492,6 +496,10 @@ func (k *checkCommand) dryRuns(ctx context.Context, asker *workload.Asker, regis
 	pod := k.ProbePod(name)
 	answer := asker.Ask(ctx, command.ReadNamespace(ctx, k.client, namespace), meta, pod)
 	called, tried := k.judge(namespace+"/"+name, errRead, &answer)
+	if s.compiled && tried.Status == finding.Failed && answer.Problem() == nil {
+		tried.Text = fmt.Sprintf("pods of ServiceAccount %s/%s get no credentials: the policies do not have it", namespace, name)
+		tried.Fix, tried.Link = "Compile it into the policies: lanyard policies --cluster, or --compile with its manifest.", finding.Page("policies.md#compile-the-identities")
+	}
 	if s.byPolicies {
 		called = finding.DoesNotApply("the API server injects by itself, and calls no webhook")
 	} else if answer.Local == "" && called.Status != finding.Skipped {
@@ -510,6 +518,8 @@ func (k *checkCommand) dryRuns(ctx context.Context, asker *workload.Asker, regis
 	case s.chosen == nil && len(s.unread) > 0:
 		k.add("dry run", finding.Skip("not_known", "Name a ServiceAccount with --service-account.", "",
 			"no ServiceAccount was tested: not all of them can be read"))
+	case s.compiled:
+		k.add("dry run", finding.DoesNotApply("no ServiceAccount was tried, because the policies have the identities; to try one, use --service-account"))
 	case s.chosen == nil:
 		k.add("dry run", finding.DoesNotApply("no ServiceAccount needs credentials yet, so none was tested"))
 	}

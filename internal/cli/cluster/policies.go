@@ -76,3 +76,10 @@ type Injecting struct {
 
 // Prefix begins the names of the policies.
 func (p *Injecting) Prefix() string { return strings.TrimSuffix(p.Name, policies.InjectPods("")) }
+
+func (p *Injecting) describe() string {
+	if p.Source.Compiled {
+		return "policies " + p.Name + ", which have the identities"
+	}
+	return "policies " + p.Name
+}

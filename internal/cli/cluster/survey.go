@@ -169,9 +169,9 @@ func (i *Installation) InjectedBy() string {
 	case i == nil || i.Policies == nil:
 		return ""
 	case len(i.Registrations) > 0:
-		return "webhook " + Names(i.Registrations) + " and policies " + i.Policies.Name
+		return "webhook " + Names(i.Registrations) + " and " + i.Policies.describe()
 	}
-	return "policies " + i.Policies.Name
+	return i.Policies.describe()
 }
 
 // Installation returns what injects pods. It is nil with an error if that is not known. Next to a

@@ -17,13 +17,17 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/provider"
 	"github.com/lanyard-dev/lanyard/internal/webhook/admission"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/pkg/mutate"
 	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
 	"github.com/lanyard-dev/lanyard/test/support/randpod"
 )
 
-// plainly adds an injection to a decoded pod in the obvious way. The patch of the
-// webhook must result in the same pod.
-func plainly(pod map[string]any, injection *provider.Injection) {
+// verifyImage is the image of the init container that verifies.
+const verifyImage = "registry.example.com/lanyard-webhook:v0.1.0"
+
+// plainly adds an injection to a decoded pod in the obvious way, with a verified start if verified is
+// true. The patch of the webhook must result in the same pod.
+func plainly(pod map[string]any, injection *provider.Injection, verified bool) {
 	spec := pod["spec"].(map[string]any)
 	volumes, _ := spec["volumes"].([]any)
 	name := "bound-sa-token"
@@ -43,8 +47,27 @@ func plainly(pod map[string]any, injection *provider.Injection) {
 	if !given {
 		return
 	}
+	if init, _ := spec["initContainers"].([]any); verified && !slices.ContainsFunc(init, func(c any) bool { return c.(map[string]any)["name"] == mutate.VerifyContainer }) {
+		verifier := plainVerifier()
+		addToContainer(verifier, injection, name, pod["metadata"].(map[string]any)["name"])
+		spec["initContainers"] = append(init, verifier)
+	}
 	spec["volumes"] = append(volumes, plainVolume(injection, name))
 	addMarks(pod["metadata"].(map[string]any), injection)
+}
+
+// plainVerifier returns the init container that verifies, without the injection.
+func plainVerifier() map[string]any {
+	resources := map[string]any{"cpu": "100m", "memory": "32Mi"}
+	return map[string]any{
+		"name": mutate.VerifyContainer, "image": verifyImage, "args": []any{"verify"}, "imagePullPolicy": "IfNotPresent", "env": []any{},
+		"resources":              map[string]any{"limits": resources, "requests": resources},
+		"terminationMessagePath": "/dev/termination-log", "terminationMessagePolicy": "File",
+		"securityContext": map[string]any{
+			"runAsNonRoot": true, "readOnlyRootFilesystem": true, "allowPrivilegeEscalation": false,
+			"capabilities": map[string]any{"drop": []any{"ALL"}}, "seccompProfile": map[string]any{"type": "RuntimeDefault"},
+		},
+	}
 }
 
 // isBelowReadOnly reports whether a read-only mount of the container is above the token mount
@@ -176,11 +199,16 @@ func addMarks(metadata map[string]any, injection *provider.Injection) {
 func FuzzDifferential(f *testing.F) {
 	var handlers [256]http.Handler
 	for seed := range uint64(500) {
-		f.Add(seed, uint8(seed%128))
+		f.Add(seed, uint8(seed))
 	}
 	f.Fuzz(func(t *testing.T, seed uint64, bits uint8) {
-		pod := marshal(t, randpod.New(rand.New(rand.NewPCG(seed, uint64(bits)))))
+		random := randpod.New(rand.New(rand.NewPCG(seed, uint64(bits))))
+		if init, _ := random["spec"].(map[string]any)["initContainers"].([]any); seed%3 == 0 && len(init) > 0 {
+			init[0].(map[string]any)["name"] = mutate.VerifyContainer
+		}
+		pod := marshal(t, random)
 		pods, _ := newPods(t, accountOf(bits))
+		pods.VerifyImage = verifyImage
 		account, errs := pods.ParseServiceAccount("team", "app", accountOf(bits))
 		if len(errs) > 0 {
 			t.Fatal(errs.ToAggregate())
@@ -190,7 +218,7 @@ func FuzzDifferential(f *testing.F) {
 		injection := provider.NewInjection(account.Identities, &provider.Subject{
 			Namespace: "team", ServiceAccount: "app", MountPath: pods.TokenMountPath, TokenExpirationSeconds: 3600, Windows: windows,
 		})
-		plainly(want, injection)
+		plainly(want, injection, account.Verify != "" && !windows)
 		if handlers[bits] == nil {
 			handlers[bits] = admission.NewHandler(pods, admission.NewBudget(), uncounted{}, logr.Discard())
 		}

@@ -21,6 +21,9 @@ import (
 // tokenAlone is the bit of accountOf for a token without an identity.
 const tokenAlone = 64
 
+// verifies is the bit of accountOf for a verified start.
+const verifies = 128
+
 // accountOf gives an account with some of the providers, chosen by bits.
 func accountOf(bits uint8) map[string]string {
 	account := map[string]string{}
@@ -45,6 +48,9 @@ func accountOf(bits uint8) map[string]string {
 	}
 	if bits&8 != 0 || len(account) == 0 {
 		account["lanyard.dev/audience"] = "neutral"
+	}
+	if bits&verifies != 0 {
+		account["lanyard.dev/verify"] = "wait"
 	}
 	return account
 }

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
@@ -40,6 +41,21 @@ func applyPolicies(ctx context.Context, client dynamic.Interface, text string) {
 		resource := schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: resourceOf[object.GetKind()]}
 		_, err := client.Resource(resource).Create(ctx, object, metav1.CreateOptions{})
 		Expect(err).NotTo(HaveOccurred())
+	}
+}
+
+// deletePolicies deletes the policies whose names begin with the prefix.
+func deletePolicies(ctx context.Context, client dynamic.Interface, prefix string) {
+	GinkgoHelper()
+	for _, resource := range resourceOf {
+		resource := client.Resource(schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: resource})
+		list, err := resource.List(ctx, metav1.ListOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		for i := range list.Items {
+			if strings.HasPrefix(list.Items[i].GetName(), prefix) {
+				Expect(resource.Delete(ctx, list.Items[i].GetName(), metav1.DeleteOptions{})).To(Succeed())
+			}
+		}
 	}
 }
 
@@ -199,6 +215,42 @@ var _ = Describe("an installation by policies", Ordered, func() {
 		_, out, _ := lanyardAs(ctx, kubeconfig, "", "check")
 		Expect(out).To(ContainSubstring("MutatingAdmissionPolicy lanyard-inject-pods has no effect: it has no binding"))
 	})
+
+	It("is replaced by compiled policies, and compared with them", func(ctx SpecContext) {
+		deletePolicies(ctx, policies, "lanyard-")
+		code, text, errOut := lanyardAs(ctx, kubeconfig, "", "policies", "--config", config, "--cluster")
+		Expect(code).To(Equal(0), errOut)
+		Expect(text).To(And(ContainSubstring("'shop/cart': {"), ContainSubstring("'shop/early': {")))
+		applyPolicies(ctx, policies, text)
+		run(ctx, "compiled-diff-same", 0, "policies", "--config", config, "--cluster", "--diff")
+		Eventually(ctx, func(ctx context.Context) (string, error) {
+			pod, err := client.CoreV1().Pods("shop").Create(ctx, newPod("probe", "cart"), dryRun)
+			return pod.Annotations["lanyard.dev/injected"], err
+		}).Should(Equal("azure"))
+		patch := []byte(`{"metadata":{"annotations":{"lanyard.dev/azure-client-id":"99999999-2222-3333-4444-555555555555"}}}`)
+		_, err := client.CoreV1().ServiceAccounts("shop").Patch(ctx, "early", types.MergePatchType, patch, metav1.PatchOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		run(ctx, "compiled-diff", 1, "policies", "--config", config, "--cluster", "--diff")
+		run(ctx, "compiled-check", 0, "check")
+		uncompiled := serviceAccount("bakery", map[string]string{"lanyard.dev/azure-client-id": "11111111-2222-3333-4444-555555555555"})
+		_, err = client.CoreV1().ServiceAccounts("shop").Create(ctx, uncompiled, metav1.CreateOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		run(ctx, "compiled-check-uncompiled", 1, "check")
+		Expect(client.CoreV1().ServiceAccounts("shop").Delete(ctx, "bakery", metav1.DeleteOptions{})).To(Succeed())
+	})
+
+	// The annotations in the cluster do not matter.
+	It("is checked with the identities of manifests", func(ctx SpecContext) {
+		for _, name := range []string{"cart", "early"} {
+			Expect(client.CoreV1().ServiceAccounts("shop").Delete(ctx, name, metav1.DeleteOptions{})).To(Succeed())
+			account := serviceAccount(name, nil)
+			account.AutomountServiceAccountToken = new(bool)
+			_, err := client.CoreV1().ServiceAccounts("shop").Create(ctx, account, metav1.CreateOptions{})
+			Expect(err).NotTo(HaveOccurred())
+		}
+		run(ctx, "compiled-check-manifests", 0, "check")
+		run(ctx, "compiled-check-one", 0, "check", "--service-account", "cart", "--namespace", "shop")
+	})
 })
 
 // Next to the webhook, in the cluster of the other specs.
@@ -219,16 +271,7 @@ var _ = Describe("policies next to the webhook", Serial, func() {
 			return err
 		}
 		DeferCleanup(func(ctx SpecContext) {
-			for _, resource := range resourceOf {
-				resource := client.Resource(schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: resource})
-				list, err := resource.List(ctx, metav1.ListOptions{})
-				Expect(err).NotTo(HaveOccurred())
-				for i := range list.Items {
-					if strings.HasPrefix(list.Items[i].GetName(), "second-") {
-						Expect(resource.Delete(ctx, list.Items[i].GetName(), metav1.DeleteOptions{})).To(Succeed())
-					}
-				}
-			}
+			deletePolicies(ctx, client, "second-")
 			Eventually(ctx, writeAzure).Should(Succeed())
 		})
 		applyPolicies(ctx, client, text)

@@ -16,19 +16,9 @@ import (
 // Register creates the webhook configurations of deployDir with the process's
 // URL instead of the Service. They take effect a moment later.
 func (p *Process) Register(ctx context.Context, client kubernetes.Interface, deployDir string) error {
-	mutating, err := ReadMutating(deployDir)
+	mutating, validating, err := Registration(deployDir, p.URL, p.CA)
 	if err != nil {
 		return err
-	}
-	for i := range mutating.Webhooks {
-		p.redirect(&mutating.Webhooks[i].ClientConfig)
-	}
-	validating, err := readOne[*admissionregistrationv1.ValidatingWebhookConfiguration](filepath.Join(deployDir, "60-validatingwebhookconfiguration.yaml"))
-	if err != nil {
-		return err
-	}
-	for i := range validating.Webhooks {
-		p.redirect(&validating.Webhooks[i].ClientConfig)
 	}
 	api := client.AdmissionregistrationV1()
 	if _, err := api.MutatingWebhookConfigurations().Create(ctx, mutating, metav1.CreateOptions{}); err != nil {
@@ -40,10 +30,28 @@ func (p *Process) Register(ctx context.Context, client kubernetes.Interface, dep
 	return nil
 }
 
-// redirect replaces the Service with a URL of the same path.
-func (p *Process) redirect(config *admissionregistrationv1.WebhookClientConfig) {
-	url := p.URL + *config.Service.Path
-	*config = admissionregistrationv1.WebhookClientConfig{URL: &url, CABundle: p.CA}
+// Registration reads the webhook configurations of deployDir, and replaces the Service with URLs of
+// the same paths.
+func Registration(deployDir, url string, ca []byte) (*admissionregistrationv1.MutatingWebhookConfiguration, *admissionregistrationv1.ValidatingWebhookConfiguration, error) {
+	mutating, err := ReadMutating(deployDir)
+	if err != nil {
+		return nil, nil, err
+	}
+	validating, err := readOne[*admissionregistrationv1.ValidatingWebhookConfiguration](filepath.Join(deployDir, "60-validatingwebhookconfiguration.yaml"))
+	if err != nil {
+		return nil, nil, err
+	}
+	redirect := func(config *admissionregistrationv1.WebhookClientConfig) {
+		url := url + *config.Service.Path
+		*config = admissionregistrationv1.WebhookClientConfig{URL: &url, CABundle: ca}
+	}
+	for i := range mutating.Webhooks {
+		redirect(&mutating.Webhooks[i].ClientConfig)
+	}
+	for i := range validating.Webhooks {
+		redirect(&validating.Webhooks[i].ClientConfig)
+	}
+	return mutating, validating, nil
 }
 
 // ReadMutating reads the mutating webhook configuration of deployDir. Its first

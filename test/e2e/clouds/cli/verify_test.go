@@ -61,6 +61,14 @@ func TestVerifyWithinItsMemory(t *testing.T) {
 			}
 		})
 	}
+	t.Run("no time", func(t *testing.T) {
+		t.Parallel()
+		identity := identityOf(t, clouds["AWS"].annotations)
+		c := newVerifyCase(t, trustOf(t, identity, cloud.Token{Issuer: issuertest.URL, Namespace: "shop", ServiceAccount: "cart", Audience: identity.Audience}), identity)
+		if out, message, err := c.run(t, binary, "--timeout=0s"); err == nil || !strings.Contains(message, "cannot reach AWS: context deadline exceeded") {
+			t.Errorf("got error %v, message %q and output:\n%s", err, message, out)
+		}
+	})
 	for name, warn := range map[string]bool{"a refusal": false, "a refusal, with --warn": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

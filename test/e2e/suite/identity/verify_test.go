@@ -23,24 +23,32 @@ import (
 // verifier is the name of the init container that verifies.
 const verifier = "lanyard-verify"
 
-// The image is loaded into the nodes, which have no registry. The pods whose tokens reach the
-// emulators have the container already, as the pods behind a proxy have it: it needs the CA of the
-// emulators. Lanyard adds it to the others.
+// The image is loaded into the nodes, which have no registry. Lanyard adds the container to one pod. The
+// other pods have it already, as the pods behind a proxy have it: it needs the CA of the emulators, or
+// less than two minutes.
 var _ = It("A verified start waits for the clouds, and says what is wrong", func(ctx SpecContext) {
 	newVerified(ctx, "verified", "wait")
 	newVerified(ctx, "unverified", "wait")
 	newVerified(ctx, "unreachable", "warn")
 
-	By("starting a pod without a way to the cloud, and one that the cloud refuses")
-	lost := framework.SDKPod("unreachable", framework.Go, journal.AWS)
-	lost.Spec.HostAliases = []corev1.HostAlias{{IP: "192.0.2.1", Hostnames: []string{"sts.eu-central-1.amazonaws.com"}}} // TEST-NET-1
-	lost, err := cluster.CoreV1().Pods(namespace).Create(ctx, lost, metav1.CreateOptions{})
+	By("starting pods without a way to the cloud, and one that the cloud refuses")
+	added := unredirected(ctx, framework.SDKPod("unreachable", framework.Go, journal.AWS))
+	Expect(added.Spec.InitContainers).To(ConsistOf(SatisfyAll(HaveField("Name", verifier), HaveField("Image", framework.WebhookImage))))
+	lost := unredirected(ctx, verifiedPod("unreachable", "--warn", "--timeout=5s"))
+	refused := checker.Create(ctx, namespace, verifiedPod("unverified", "--timeout=10s"))
+
+	By("reading what kubectl describe shows about them")
+	_, err := cluster.WaitContainer(ctx, refused, verifier, expect.Patience, framework.Terminated)
 	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func(ctx SpecContext) error {
-		return cluster.CoreV1().Pods(namespace).Delete(ctx, lost.Name, metav1.DeleteOptions{})
-	})
-	Expect(lost.Spec.InitContainers).To(ConsistOf(SatisfyAll(HaveField("Name", verifier), HaveField("Image", framework.WebhookImage))))
-	refused := checker.Create(ctx, namespace, verifiedPod("unverified"))
+	Expect(cluster.Run(ctx, "kubectl", "describe", "pod", refused.Name, "--namespace", namespace)).To(SatisfyAll(
+		ContainSubstring("AWS denies the token of identity/unverified: AccessDenied"),
+		ContainSubstring("Repair: let the trust policy of "+identities.Role), ContainSubstring("the subject system:serviceaccount:identity:unverified"),
+		ContainSubstring("Commands: lanyard trust aws unverified --namespace identity")))
+	_, err = cluster.WaitContainer(ctx, lost, framework.SDKContainer, expect.Patience, framework.Started)
+	Expect(err).NotTo(HaveOccurred(), "verify: warn does not keep a pod from starting")
+	Expect(cluster.Run(ctx, "kubectl", "describe", "pod", lost.Name, "--namespace", namespace)).To(SatisfyAll(
+		ContainSubstring("cannot reach AWS: "), ContainSubstring("Repair: allow the pod to reach sts.eu-central-1.amazonaws.com")))
+	Eventually(ctx, logOf).WithArguments(added).Should(ContainSubstring("cannot reach AWS: "))
 
 	By("starting a pod that the cloud accepts later")
 	granted := expect.Outcomes{journal.AWS: expect.Granted(identities.Role)}
@@ -57,18 +65,6 @@ var _ = It("A verified start waits for the clouds, and says what is wrong", func
 	Expect(err).NotTo(HaveOccurred())
 	Expect(logOf(ctx, prompt)).NotTo(ContainSubstring("denies"))
 	trusted()
-
-	By("reading what kubectl describe shows about the first two")
-	_, err = cluster.WaitContainer(ctx, refused, verifier, expect.Patience, framework.Terminated)
-	Expect(err).NotTo(HaveOccurred())
-	Expect(cluster.Run(ctx, "kubectl", "describe", "pod", refused.Name, "--namespace", namespace)).To(SatisfyAll(
-		ContainSubstring("AWS denies the token of identity/unverified: AccessDenied"),
-		ContainSubstring("Repair: let the trust policy of "+identities.Role), ContainSubstring("the subject system:serviceaccount:identity:unverified"),
-		ContainSubstring("Commands: lanyard trust aws unverified --namespace identity")))
-	_, err = cluster.WaitContainer(ctx, lost, framework.SDKContainer, expect.Patience, framework.Started)
-	Expect(err).NotTo(HaveOccurred(), "verify: warn does not keep a pod from starting")
-	Expect(cluster.Run(ctx, "kubectl", "describe", "pod", lost.Name, "--namespace", namespace)).To(SatisfyAll(
-		ContainSubstring("cannot reach AWS: "), ContainSubstring("Repair: allow the pod to reach sts.eu-central-1.amazonaws.com")))
 })
 
 // newVerified creates a ServiceAccount with a verified start.
@@ -81,10 +77,22 @@ func newVerified(ctx context.Context, name, verify string) {
 	Expect(err).NotTo(HaveOccurred())
 }
 
-// verifiedPod returns a pod with the container that verifies, to be redirected to the emulators.
-func verifiedPod(account string) *corev1.Pod {
+// unredirected creates a pod that reaches neither the cloud nor its emulator, until the end of the spec.
+func unredirected(ctx context.Context, pod *corev1.Pod) *corev1.Pod {
+	GinkgoHelper()
+	pod.Spec.HostAliases = []corev1.HostAlias{{IP: "192.0.2.1", Hostnames: []string{"sts.eu-central-1.amazonaws.com"}}} // TEST-NET-1
+	created, err := cluster.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func(ctx SpecContext) error {
+		return cluster.CoreV1().Pods(namespace).Delete(ctx, created.Name, metav1.DeleteOptions{})
+	})
+	return created
+}
+
+// verifiedPod returns a pod with the container that verifies, which has the arguments.
+func verifiedPod(account string, args ...string) *corev1.Pod {
 	pod := framework.SDKPod(account, framework.Go, journal.AWS)
-	own := framework.SDK(framework.Go, "verify")
+	own := framework.SDK(framework.Go, append([]string{"verify"}, args...)...)
 	own.Name, own.Image = verifier, framework.WebhookImage
 	pod.Spec.InitContainers = []corev1.Container{own}
 	return pod
