@@ -94,7 +94,7 @@ RACE_PACKAGES := ./cmd/webhook/... ./internal/webhook/... ./pkg/... ./test/suppo
 # In this package, these tests run without it: they decide about thousands of pods in one
 # goroutine, or count memory, and the race detector uses memory of its own.
 UNRACED       := ./internal/webhook/injector
-UNRACED_TESTS := TestADecisionTakesNoMoreThanTheBudgetIsCharged|FuzzMemory|FuzzRules|FuzzDifferential|TestAnnotationsAllocateNotMuchMoreThanTheirText|TestOneLongTextIsNotCopiedOften
+UNRACED_TESTS := TestDecisionsStayWithinTheChargedMemory|FuzzMemory|FuzzRules|FuzzDifferential|TestAnnotationsAllocateNotMuchMoreThanTheirText|TestOneLongTextIsNotCopiedOften
 # The suites that wait for a kube-apiserver start first. Other tests run while they wait.
 FIRST := ./test/integration/cli ./test/integration/selfmanaged ./test/integration ./test/integration/callers ./test/integration/embed
 # "make test" leaves these out: "make test-abuse" and "make test-release" run them.

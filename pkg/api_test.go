@@ -58,8 +58,8 @@ func packages(t *testing.T) map[string][]*ast.File {
 
 func isTest(file *ast.File) bool { return strings.HasSuffix(file.Name.Name, "_test") }
 
-// api has the exported names of a file, and the exported names with a type that other
-// modules cannot use: a type of an internal package, or a type without an exported name.
+// api contains the exported names of a file, and those whose types other modules cannot use:
+// types of internal packages, or unexported types.
 type api struct {
 	hidden map[string]bool // the names of internal packages in the file
 	names  []string
@@ -311,8 +311,8 @@ func TestEachKeyHasAConstant(t *testing.T) {
 	}
 }
 
-// An operator that checks annotations or injects into its own pods links neither flags nor a
-// client of the Kubernetes API.
+// An operator that validates annotations or injects its own pods links neither flags nor a
+// Kubernetes client.
 func TestThePackagesLinkNeitherFlagsNorAClient(t *testing.T) {
 	t.Parallel()
 	unwanted := []string{"github.com/spf13/pflag", "github.com/spf13/cobra", "k8s.io/component-base", "k8s.io/client-go", "sigs.k8s.io/controller-runtime", "net/http"}

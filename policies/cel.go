@@ -12,8 +12,8 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
-// Policies cannot call the functions of a provider. This file has the functions as
-// expressions. The test in test/policies compares each pair, and needs the exported names.
+// Policies cannot call the functions of a provider, so this file contains them as
+// expressions. A test in test/policies compares each pair, and needs the exported names.
 //
 // In an expression, {NAME} is a value, as in annotations.Values and in templates.
 

@@ -15,8 +15,8 @@ import (
 	"github.com/lanyard-dev/lanyard/policies"
 )
 
-// Without the expression for a function, pods would get something else than with the webhook,
-// and nobody would be told.
+// Without the expression for a function, pods would silently differ from those of the
+// webhook.
 func TestEachFunctionOfAProviderHasAnExpression(t *testing.T) {
 	t.Parallel()
 	for _, p := range provider.Builtin() {

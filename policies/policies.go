@@ -38,11 +38,11 @@ import (
 // DefaultName begins the names of the policies.
 const DefaultName = "lanyard"
 
-// InjectPods returns the name of the policy that injects. Each binding has the name of its
-// policy.
+// InjectPods returns the name of the policy that injects, which is also the name of its
+// binding.
 func InjectPods(name string) string { return name + "-inject-pods" }
 
-// DenyPods returns the name of the policy that denies what the first policy could not inject.
+// DenyPods returns the name of the policy that denies pods that InjectPods could not inject.
 func DenyPods(name string) string { return name + "-deny-pods" }
 
 // KeepMarks returns the name of the fence that protects Lanyard's annotations and label on a pod.
@@ -54,9 +54,9 @@ func LimitServiceAccounts(name string) string { return name + "-limit-serviceacc
 // Source is the input of the command line from which policies were made. The policy that injects
 // has it in the annotation annotations.PoliciesSource, so that commands know the settings.
 type Source struct {
-	// Config is the configuration file, as JSON; empty for the defaults.
+	// Config is the configuration file as JSON, or empty for the defaults.
 	Config json.RawMessage `json:"config,omitempty"`
-	// Providers are the names of the providers that take part; empty for all of them.
+	// Providers are the names of the included providers, or empty for all.
 	Providers []string `json:"providers,omitempty"`
 	// ReservedAudiences are audiences of the API server, next to the common ones.
 	ReservedAudiences []string `json:"reservedAudiences,omitempty"`
@@ -64,10 +64,10 @@ type Source struct {
 	Compiled bool `json:"compiled,omitempty"`
 }
 
-// unavailable is the words of a denial of what only a webhook can do.
+// unavailable ends a denial of something that only the webhook supports.
 const unavailable = "is not available with policies: remove it, or run lanyard-webhook"
 
-// plainPath matches a token mount path that JSON and CEL have as it is.
+// plainPath matches a token mount path that needs no escaping in JSON and CEL.
 var plainPath = regexp.MustCompile(`^(/[A-Za-z0-9._-]+)+$`)
 
 //go:embed templates

@@ -59,13 +59,13 @@ func installed(t *testing.T, config string, args ...string) map[string]any {
 	}
 }
 
-// runWith runs a command line with an API server that has these answers.
+// runWith runs a command line against an API server with these responses.
 func runWith(t *testing.T, answers map[string]any, input string, args ...string) (code int, out, errOut string) {
 	t.Helper()
 	return runAgainst(t, answering(answers), input, args...)
 }
 
-// answering returns an API server that has these answers, by path. It sends a *metav1.Status as
+// answering returns an API server with these responses by path. It sends a *metav1.Status as
 // an error, and calls a function for each request.
 func answering(answers map[string]any) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {

@@ -26,7 +26,7 @@ import (
 	"github.com/lanyard-dev/lanyard/test/support/randpod"
 )
 
-// keys are annotations of random ServiceAccounts, and variables are of random containers.
+// keys are the annotations of random ServiceAccounts, and variables those of random containers.
 var (
 	keys = []map[string]string{
 		{"lanyard.dev/aws-role-arn": role}, {"lanyard.dev/aws-role-arn": role + "2", "lanyard.dev/aws-region": "eu-central-1"}, {"lanyard.dev/audience": "vault"},
@@ -75,7 +75,8 @@ func convert(from, to any) error {
 	return err
 }
 
-// status and explain have the state of mutate.Decide and injected.Compare: nothing decides again.
+// status and explain report the results of mutate.Decide and injected.Compare, and do not
+// decide again.
 func TestStatusAndExplainAgreeWithTheDecision(t *testing.T) {
 	t.Parallel()
 	s, err := settings.Load(nil, nil)
@@ -178,7 +179,7 @@ func outcomeOf(s *annotations.Settings, namespace, account *metav1.ObjectMeta, p
 	return injected.LeftOut
 }
 
-// explained returns what explain says about a running pod and about a new one, without a cluster.
+// explained returns the explanation of a running pod and of a new one, without a cluster.
 func explained(t *testing.T, s *annotations.Settings, asker *workload.Asker, namespace, account *metav1.ObjectMeta, sent, live *corev1.Pod) *workload.Explanation {
 	t.Helper()
 	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(sent)

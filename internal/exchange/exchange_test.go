@@ -166,7 +166,7 @@ func TestUnexpectedResponses(t *testing.T) {
 	}
 }
 
-// A cloud may repeat what it got.
+// A cloud may repeat the token.
 func TestMessagesContainNoToken(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", 10000)

@@ -41,7 +41,7 @@ func checkApply(t *testing.T, object string, patch []byte, want string) {
 	}
 }
 
-func TestAPatchDoesWhatItsOperationsSay(t *testing.T) {
+func TestPatchesApply(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
 		build  func(p *jsonpatch.Patch)
@@ -281,7 +281,7 @@ func FuzzExtend(f *testing.F) {
 }
 
 // A patch whose size is known in advance needs memory once.
-func TestGrowAllocatesWhatSizeOfExtendReturns(t *testing.T) {
+func TestGrowAllocatesSizeOfExtend(t *testing.T) {
 	elements := encoded([]string{`{"name":"a"}`, `{"name":"b"}`})
 	list := []byte("[" + strings.Repeat("1,", 300) + "1]")
 	allocations := testing.AllocsPerRun(10, func() {

@@ -33,7 +33,7 @@ var texts = []string{
 	` { "a" : [ 1 , 2 ] } `, `{} {}`, `null null`, `{"":{}}`, `{null:1}`,
 }
 
-func TestScannerAcceptsWhatEncodingJSONAccepts(t *testing.T) {
+func TestScannerAcceptsTheSameInputAsEncodingJSON(t *testing.T) {
 	t.Parallel()
 	for _, text := range texts {
 		got, want := skip([]byte(text)) == nil, json.Valid([]byte(text))
@@ -53,7 +53,7 @@ func TestScannerBoundsNesting(t *testing.T) {
 	}
 }
 
-func TestScannerKnowsWhatIsOpenHoweverDeepItIs(t *testing.T) {
+func TestScannerTracksDeepNesting(t *testing.T) {
 	t.Parallel()
 	for depth := range 130 {
 		within := strings.Repeat("[", depth) + strings.Repeat("]", depth)
@@ -76,7 +76,7 @@ func FuzzSkip(f *testing.F) {
 	})
 }
 
-// decode builds with the scanner what encoding/json builds.
+// decode decodes like encoding/json, with the scanner.
 func decode(s *jsonscan.Scanner) (any, error) {
 	switch s.Kind() {
 	case jsonscan.Object:
@@ -127,7 +127,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-func TestScannerPassesOverWhatTheCallbackLeaves(t *testing.T) {
+func TestScannerSkipsUnreadValues(t *testing.T) {
 	t.Parallel()
 	s := jsonscan.New([]byte(`{"skipped":{"b":[1,2]},"read":"x","n":null,"list":[{"a":1},7,"z"]}`))
 	var got []string
@@ -159,7 +159,7 @@ func TestScannerPassesOverWhatTheCallbackLeaves(t *testing.T) {
 	}
 }
 
-func TestScannerSaysWhatItGotAndWanted(t *testing.T) {
+func TestScannerErrorsNameActualAndExpectedKind(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		`"x"`:       `at byte 0: got string, want object`,
@@ -191,8 +191,8 @@ func TestScannerErrorsDoNotShowNames(t *testing.T) {
 	}
 }
 
-// Each request has a stack of its own. This test runs next to no other: it reads what the
-// stacks of the process take.
+// Each request has its own stack. The test is not parallel, because it measures the stacks of
+// the process.
 //
 //nolint:paralleltest // see above
 func TestScannerNeedsLittleStackForADeepValue(t *testing.T) {

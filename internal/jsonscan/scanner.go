@@ -127,7 +127,7 @@ func (s *Scanner) Array(element func(index int) error) error {
 	}
 }
 
-// open enters an object or array. For a null, it reports that there is nothing to enter.
+// open enters an object or array. It reports true for a null, which has no members.
 func (s *Scanner) open(kind jsontext.Kind) (done bool, err error) {
 	switch s.Kind() {
 	case Null:

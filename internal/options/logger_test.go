@@ -12,13 +12,13 @@ import (
 	"unicode"
 )
 
-// stringer is a value with a text of its own.
+// stringer is a value that implements fmt.Stringer.
 type stringer string
 
 func (s stringer) String() string { return string(s) }
 
-// Every text of a log line may be of somebody who may write an object: the name of an
-// owner, the message of an error, a warning.
+// Any text in a log line may come from users: the name of an owner, the message of an error,
+// a warning.
 func TestLogsDoNotControlATerminal(t *testing.T) {
 	t.Parallel()
 	for _, format := range []string{logText, logJSON} {

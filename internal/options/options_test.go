@@ -207,7 +207,7 @@ func TestHelpExplainsEveryFlagInAGroup(t *testing.T) {
 	}
 }
 
-// The command line of a webhook that runs without objects of its own.
+// The command line of a webhook that runs without Kubernetes objects of its own.
 func TestTheStandAloneCommandLineIsComplete(t *testing.T) {
 	t.Parallel()
 	o, fs := parsed(t, "--kubeconfig", "K", "--bind-address", "127.0.0.1", "--secure-port", "9443",
@@ -658,7 +658,7 @@ func TestLoadConfigDenies(t *testing.T) {
 	}
 }
 
-func TestLoadConfigDeniesWhatIsNotAMapping(t *testing.T) {
+func TestLoadConfigRejectsFilesThatAreNotMappings(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct{ text, want string }{
 		"a setting that is set twice": {"secure-port: 1\nsecure-port: 2", `line 2: mapping key "secure-port" already defined at line 1`},

@@ -45,7 +45,7 @@ func newSettings(tb testing.TB) *annotations.Settings {
 	return s
 }
 
-// values are annotations: keys with a slash are whole, the others are Lanyard's.
+// values are annotations. Keys without a slash are Lanyard's, without the prefix.
 type values map[string]string
 
 func (v values) whole() map[string]string {
@@ -234,7 +234,7 @@ func own(whole map[string]string) map[string]string {
 	return result
 }
 
-// The peer's audience may be a flag of the peer's: then it is one of Lanyard's too.
+// If the peer's audience is a flag of the peer, it is also a flag of Lanyard.
 func TestTheClustersAudienceIsNotOverridden(t *testing.T) {
 	t.Parallel()
 	a := peer.Adopt(newSettings(t), peersNamed(t, "gcp"), values{gcpName: gcpPool, gcpEmail: email}.whole())
@@ -253,7 +253,7 @@ func TestPeersNamed(t *testing.T) {
 	}
 }
 
-// A profile by hand goes together with an adopted role.
+// Profiles that a user wrote work with an adopted role.
 func TestAdoptionLeavesProfilesAlone(t *testing.T) {
 	t.Parallel()
 	s := newSettings(t)

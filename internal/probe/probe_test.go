@@ -18,7 +18,7 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
-func TestWhatMakesAPodInjected(t *testing.T) {
+func TestWhenAPodCountsAsInjected(t *testing.T) {
 	t.Parallel()
 	s, err := annotations.NewSettings(provider.Builtin())
 	if err != nil {

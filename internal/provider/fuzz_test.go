@@ -66,9 +66,8 @@ var seeds = []string{
 	"audience=\xff\x00",
 }
 
-// FuzzParseServiceAccount reads any annotations. They are an identity, or none of
-// Lanyard's keys, or mistakes. What is injected for an identity is what an SDK and
-// the API server accept.
+// FuzzParseServiceAccount parses random annotations. The result is an identity, nothing, or
+// mistakes. The injection for an identity is valid for SDKs and the API server.
 func FuzzParseServiceAccount(f *testing.F) {
 	for _, seed := range seeds {
 		f.Add(seed, false)
@@ -136,7 +135,7 @@ func sameMessage(a, b error) bool {
 	return a.Error() == b.Error()
 }
 
-// checkIdentities checks the identities of a ServiceAccount, and what is injected for them.
+// checkIdentities checks the identities of a ServiceAccount and their injection.
 func checkIdentities(t *testing.T, settings *annotations.Settings, account *annotations.ServiceAccount, windows bool) {
 	t.Helper()
 	seconds, errs := settings.Expiration(&annotations.Pod{}, account)

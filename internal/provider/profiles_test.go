@@ -122,8 +122,8 @@ func TestPrincipalsAreThoseOfTheProfilesToo(t *testing.T) {
 // one section or one setting, without a space or a quote in a value.
 var configLine = regexp.MustCompile(`^(\[default\]|\[profile [A-Za-z0-9._-]+\]|(role_arn|web_identity_token_file|source_profile|role_session_name|region) = [^\s"'][^\s]*)$`)
 
-// checkConfig checks that a config file has a section for each profile, with a role of
-// its own, and nothing else.
+// checkConfig checks that a config file contains exactly one section with a role for each
+// profile.
 func checkConfig(tb testing.TB, content string, aws *annotations.Identity) {
 	tb.Helper()
 	var sections, roles []string

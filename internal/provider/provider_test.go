@@ -326,7 +326,7 @@ func parseCredentials(tb testing.TB, content string) externalAccount {
 	return file
 }
 
-// The audience of the file is the provider, that of the token may differ.
+// The audience in the file is the provider; that of the token may differ.
 func TestCredentialFileNamesTheProviderWhateverTheAudienceOfTheToken(t *testing.T) {
 	t.Parallel()
 	direct := identity("gcp", "openshift", "workload-identity-provider", providerName)
@@ -447,7 +447,7 @@ func sessionName(namespace, serviceAccount string) string {
 	return expanded(injection)["AWS_ROLE_SESSION_NAME"]
 }
 
-func TestSessionNameIsWhatSTSAccepts(t *testing.T) {
+func TestSTSAcceptsSessionNames(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct{ namespace, serviceAccount, want string }{
 		"the shortest names":             {"n", "s", "s@n"},
@@ -501,8 +501,8 @@ func TestSessionNameBelongsToOneServiceAccount(t *testing.T) {
 		"long namespaces that differ at the end":      {{longNamespace[1:] + "a", "loki"}, {longNamespace[1:] + "b", "loki"}},
 		"a long ServiceAccount in two namespaces":     {{"ns-1", long}, {"ns-2", long}},
 	}
-	// If what follows the "@" of a cut name were the name of a namespace, users who
-	// may create a namespace could take the session name of others.
+	// If the part after the "@" of a truncated name could be a namespace, users who may
+	// create namespaces could get the session names of others.
 	if len(validation.IsDNS1123Label(lookalike)) == 0 {
 		tests["a namespace with the name of what is left of another"] = [2][2]string{{longNamespace, "loki"}, {lookalike, "loki"}}
 	}
@@ -527,7 +527,7 @@ func TestHashIsEqualIfNothingDiffers(t *testing.T) {
 	}
 }
 
-// checkInjection checks what is true of every injection.
+// checkInjection checks properties of every injection.
 func checkInjection(tb testing.TB, injection *provider.Injection) {
 	tb.Helper()
 	paths := map[string]bool{}

@@ -224,7 +224,7 @@ func TestTheMessageIsBounded(t *testing.T) {
 	})
 }
 
-// A pod that is deleted ends at once, with what is known.
+// The check of a deleted pod ends at once, with the results so far.
 func TestTheEndOfThePod(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -5,8 +5,8 @@
 // ServiceAccount: the identities that it asks for, or why Lanyard would deny it. Operators
 // can use it to write and validate annotations.
 //
-// The API may change in minor versions before v1. Keys and the meaning of their values are
-// stable once released.
+// Unstable before v1: a minor version may change the API. Keys and the meaning of their
+// values do not change after a release.
 package annotations
 
 // Prefix starts every key.

@@ -10,8 +10,8 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
-// An operator checks the annotations of a ServiceAccount before it writes them. Its provider
-// has the name of a role, and lower-case letters are its grammar.
+// An operator validates the annotations of a ServiceAccount before it writes them. Its
+// provider has one parameter, a role name in lower-case letters.
 func Example() {
 	settings, err := annotations.NewSettings([]*annotations.Provider{{
 		Name: "example", DefaultAudience: "example.com", MaxAudienceBytes: 256, TokenPath: "example/token",

@@ -12,8 +12,7 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
-// Two ServiceAccounts with different names never have the same value, if the
-// template has both names.
+// If a template contains both names, different ServiceAccounts never get the same value.
 func TestReadTemplateKeepsServiceAccountsApart(t *testing.T) {
 	t.Parallel()
 	p := annotations.Parameter{MaxBytes: 128, Parse: func(value string) (string, error) { return value, nil }}

@@ -26,7 +26,7 @@ func newSettings(tb testing.TB) *annotations.Settings {
 	return s
 }
 
-// generalKeys are the keys that are of no provider, by their names.
+// generalKeys are the keys that belong to no provider.
 func generalKeys() map[string]string {
 	return map[string]string{
 		"audience":                 annotations.Audience,
@@ -73,8 +73,7 @@ func TestKeysDoNotChange(t *testing.T) {
 	}
 }
 
-// Each key has one meaning: no provider's parameter or file has the key of
-// another provider's, or one of the general s.
+// Each key has one meaning: no two providers share a key, and none uses a general key.
 func TestKeysAreUnique(t *testing.T) {
 	t.Parallel()
 	count := map[string]int{}

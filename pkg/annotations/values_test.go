@@ -12,8 +12,8 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
-// grammar is what the values of one annotation look like. Accepted values have
-// one spelling. The grammars of the providers' parameters are in package provider.
+// grammar tests the values of one annotation. Accepted values have one spelling. The grammars
+// of the providers' parameters are in package provider.
 type grammar struct {
 	parse            func(string) (string, error)
 	accepted, denied map[string]string

@@ -14,7 +14,7 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
 )
 
-func TestThePatchAddsWhatIsMissing(t *testing.T) {
+func TestThePatchAddsMissingParts(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
 		pod  string

@@ -80,7 +80,7 @@ func TestAPodThatNeedsNoServiceAccount(t *testing.T) {
 	}
 }
 
-func TestTextThatIsNoPod(t *testing.T) {
+func TestInvalidPods(t *testing.T) {
 	t.Parallel()
 	settings, err := mutate.ParseSettings(nil, nil)
 	if err != nil {

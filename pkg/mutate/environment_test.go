@@ -32,7 +32,7 @@ func builtin() *provider.Injection {
 	return provider.NewInjection(identities, &provider.Subject{Namespace: "ns", ServiceAccount: "sa", MountPath: mountPath, TokenExpirationSeconds: 3600})
 }
 
-// variables are what a container gets that sets none of them, by provider.
+// variables are the variables, by provider, for a container that sets none itself.
 var variables = map[string][]variableSpec{
 	"aws": {
 		{Name: "AWS_ROLE_ARN", Value: "arn:aws:iam::111122223333:role/r"},
@@ -122,7 +122,7 @@ var environmentCases = map[string]struct {
 	"everything is its own":                              {set("AWS_WEB_IDENTITY_TOKEN_FILE", own) + "," + set("AZURE_FEDERATED_TOKEN_FILE", own) + "," + set("GOOGLE_APPLICATION_CREDENTIALS", own) + "," + set("LANYARD_TOKEN_FILE", own), nil, []string{"environment_taken", "environment_taken", "environment_taken", "environment_taken"}},
 }
 
-func TestWhatAContainerSetsStaysAndTheRestIsFilledIn(t *testing.T) {
+func TestVariablesOfTheContainerStay(t *testing.T) {
 	t.Parallel()
 	for name, test := range environmentCases {
 		t.Run(name, func(t *testing.T) {

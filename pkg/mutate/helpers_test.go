@@ -152,7 +152,7 @@ func apply(t *testing.T, pod string, patch []byte) string {
 	return string(patched)
 }
 
-// podSpec has the parts of a pod that the tests look at.
+// podSpec contains the parts of a pod that the tests read.
 type podSpec struct {
 	Metadata struct{ Annotations map[string]string }
 	Spec     struct {

@@ -88,8 +88,8 @@ const (
 	invalid   = "invalid"   // the pod is denied
 )
 
-// linuxPaths are mount paths of a volume of the pod's own, and what they mean if
-// the token mount path is /lanyard.
+// linuxPaths maps mount paths of a pod's own volume to their meaning if the token mount path
+// is /lanyard.
 var linuxPaths = map[string]string{
 	"":                  elsewhere,
 	"/":                 elsewhere,

@@ -138,7 +138,7 @@ func TestReadKeepsNothingOfTheFormerPod(t *testing.T) {
 	}
 }
 
-func TestANullIsNoElementOfAList(t *testing.T) {
+func TestNullElementsOfListsAreSkipped(t *testing.T) {
 	t.Parallel()
 	result := create(t, `{"spec":{"volumes":[null],"containers":[null,{"name":"main","env":[null],"volumeMounts":[null]}]}}`, injection())
 	want := []string{"/metadata", "/spec/volumes/-", "/spec/containers/1/volumeMounts/-", "/spec/containers/1/env"}

@@ -27,8 +27,8 @@ func deep() *provider.Injection {
 	return i
 }
 
-// The kubelet mounts some volumes read-only whatever the mount says, and the container runtime
-// cannot make a directory in them.
+// The kubelet always mounts some volumes read-only, and the container runtime cannot create a
+// directory in them.
 func TestNothingIsMountedBelowAReadOnlyVolume(t *testing.T) {
 	t.Parallel()
 	for source, readOnly := range map[string]bool{
@@ -89,7 +89,7 @@ func TestNothingIsMountedBelowAReadOnlyVolume(t *testing.T) {
 	}
 }
 
-func TestTheFindingSaysWhatIsAbove(t *testing.T) {
+func TestTheFindingNamesTheVolumeAbove(t *testing.T) {
 	t.Parallel()
 	for mounted, want := range map[string]string{
 		"/var/run/secrets/lanyard": `mount_path_taken: container "main": the read-only volume "own" is mounted at /var/run/secrets/lanyard, above the path of the token, so it gets no identity`,
@@ -103,7 +103,7 @@ func TestTheFindingSaysWhatIsAbove(t *testing.T) {
 	}
 }
 
-// A read-only volume may have the directory that somebody mounted the token volume at.
+// A read-only volume may contain the directory at which the pod mounts the token volume.
 func TestATokenVolumeThatIsMountedBelowAReadOnlyVolumeIsUsed(t *testing.T) {
 	t.Parallel()
 	const token = `{"serviceAccountToken":{"audience":"aud","expirationSeconds":3600,"path":"aws/token"}}`

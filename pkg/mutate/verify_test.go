@@ -12,7 +12,7 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
 )
 
-// TestThePodThatIsVerified holds what the golden cases do not have: the second pass, and the limit.
+// TestThePodThatIsVerified covers what the golden cases do not: the second pass, and the limit.
 func TestThePodThatIsVerified(t *testing.T) {
 	t.Parallel()
 	s, err := mutate.ParseSettings([]byte("verify-image: image:1"), nil)

@@ -77,8 +77,7 @@ func TestTheTokenVolumeTakesTheFallbackNameIfTheUsualOneIsTaken(t *testing.T) {
 	}
 }
 
-// A pod that comes back for reinvocation must be exactly what was sent, so the
-// API server must have no default to fill in.
+// On reinvocation, the pod must be unchanged, so the API server must not fill in defaults.
 func TestTheTokenVolumeHasAllDefaults(t *testing.T) {
 	t.Parallel()
 	const want = `{"name":"bound-sa-token","projected":{"sources":[` +

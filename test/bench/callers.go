@@ -52,8 +52,8 @@ func post(ctx context.Context, client *http.Client, url string, review []byte, i
 	return io.Copy(into, response.Body)
 }
 
-// sendAll sends the request of the case n times, each client one at a time. All responses
-// must have the same length.
+// sendAll sends the request of the case n times. Each client sends one at a time. All
+// responses must have the same length.
 func (c *loadCase) sendAll(ctx context.Context, clients []*http.Client, n int) error {
 	var next, length atomic.Int64
 	group, ctx := errgroup.WithContext(ctx)

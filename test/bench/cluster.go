@@ -23,7 +23,7 @@ import (
 )
 
 const (
-	// deployDir holds the manifests that are used in a cluster.
+	// deployDir is the directory of the manifests.
 	deployDir = "deploy/base"
 	// patience is the time in which the API server notices a change of its configuration.
 	patience = 30 * time.Second
@@ -204,7 +204,7 @@ func (c *cluster) dryRun(ctx context.Context, namespace string, pod *corev1.Pod)
 // warmUp is the number of turns that are not measured.
 const warmUp = 50
 
-// way is one of several actions that are compared.
+// way is an action to compare with others.
 type way struct {
 	name string
 	do   func(ctx context.Context, turn int) error

@@ -26,7 +26,7 @@ import (
 // errInterrupted is the error of a run that was interrupted by a signal.
 var errInterrupted = errors.New("interrupted; all processes and temporary files were removed")
 
-// options holds the command-line flags.
+// options contains the command-line flags.
 type options struct {
 	only          string
 	quick         bool

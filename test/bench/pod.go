@@ -15,9 +15,8 @@ import (
 //go:embed pod.yaml
 var podYAML []byte
 
-// newPod returns a pod as a Deployment creates it, with one init container and
-// n containers. The API server adds defaults, its own token volume and
-// managedFields before it calls a webhook.
+// newPod returns a pod like those of a Deployment, with one init container and n containers,
+// after the API server has added defaults, its token volume and managedFields.
 func newPod(account string, n int) *corev1.Pod {
 	pod := &corev1.Pod{}
 	if err := yaml.UnmarshalStrict(podYAML, pod); err != nil {

@@ -185,7 +185,7 @@ func (b *bench) preparePolicies(ctx context.Context, dir string) (*cluster, erro
 			if mode.compiled {
 				compiled[namespace] = labelled
 			}
-			// createNamespace creates one of the labelled ServiceAccounts.
+			// createNamespace also creates a labelled ServiceAccount.
 			if err := c.createAccounts(ctx, namespace, labelled-1, labelled-1, nil); err != nil {
 				return nil, err
 			}

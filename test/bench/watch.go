@@ -18,8 +18,8 @@ import (
 	"github.com/lanyard-dev/lanyard/test/support/process"
 )
 
-// change is a write that a replica only knows from its watch: of a Namespace, for which no
-// webhook is called, or of a ServiceAccount whose review another replica got.
+// change is a write that a replica learns of only from its watch: of a Namespace, for which
+// no webhook is called, or of a ServiceAccount that another replica reviewed.
 type change struct {
 	name string
 	// write and undo change the annotations of the ServiceAccount, or of the Namespace.
@@ -59,8 +59,8 @@ func roleOf(pod *corev1.Pod) string {
 	return ""
 }
 
-// watch measures how long a replica uses the previous annotations, if it knows the write
-// only from its watch. It writes, and creates pods at once, one after the other.
+// watch measures how long a replica that learns of a write only from its watch uses the
+// previous annotations. It writes, and immediately creates pods, one after the other.
 func (b *bench) watch(ctx context.Context) (*outcome, error) {
 	c, lanyard, err := b.startBoth(ctx)
 	if err != nil {

@@ -200,7 +200,7 @@ func TestTheProbeIsOnlyCalledForLabelledPodsAndReportsFailures(t *testing.T) {
 }
 
 // The guard must not deny a pod that the webhook is not called for.
-func TestTheGuardMatchesWhatTheWebhookMatches(t *testing.T) {
+func TestGuardAndWebhookMatchTheSamePods(t *testing.T) {
 	r := registered(t, render(t, defaultInstall, parseValues(t, everything)).objects)
 	pods := r.guard(t)
 	if diff := cmp.Diff(r.pods().NamespaceSelector, pods.MatchConstraints.NamespaceSelector); diff != "" {
@@ -280,7 +280,7 @@ func TestTheGuardKnowsTheMountPath(t *testing.T) {
 
 // An upgrade to another certificate mode must not keep a fence around permissions
 // that the webhook does not have, and no fence may be missing around those it has.
-func TestTheFencesAreAroundWhatIsThere(t *testing.T) {
+func TestFencesMatchTheInstalledObjects(t *testing.T) {
 	check := func(t *testing.T, objects []object, fenced bool) {
 		t.Helper()
 		r := registered(t, objects)

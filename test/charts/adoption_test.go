@@ -23,7 +23,7 @@ const adoptAll = `config:
   gcp-default-workload-identity-provider: projects/1/locations/global/workloadIdentityPools/pool/providers/prov
 `
 
-// adoptionExpression is what test/integration registers the webhook with.
+// adoptionExpression is the match condition of the webhook in test/integration.
 const adoptionExpression = "../integration/testdata/adoption.cel"
 
 var update = flag.Bool("update", false, "write the generated files of the chart and of deploy/, and the expression for test/integration")
@@ -101,7 +101,7 @@ func TestTheGuardHasTheRulesOfEachPeer(t *testing.T) {
 	}
 }
 
-func TestWithoutAdoptionTheWebhookIsNotCalledForOthersAnnotations(t *testing.T) {
+func TestWithoutAdoptionTheWebhookIgnoresOtherAnnotations(t *testing.T) {
 	without := serviceAccountExpression(t, "")
 	if strings.Contains(without, "adopted") || strings.Contains(without, "oldObject") {
 		t.Errorf("got expression\n%s", without)

@@ -140,7 +140,7 @@ const once = `load 1m
   lanyard_admissions_total{job="lanyard-webhook", namespace="lanyard-system", result="error", reason="lookup_failed"} 0x9 1x30
 `
 
-func TestWhatHappensOnceAlertsNobody(t *testing.T) {
+func TestSingleEventsDoNotAlert(t *testing.T) {
 	loaded := promqltest.LoadedStorage(t, once)
 	for _, rule := range rules(t, render(t, defaultInstall, parseValues(t, monitoringValues)).objects) {
 		pending := -1 // the minutes for which the query has had a result

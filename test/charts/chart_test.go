@@ -60,7 +60,7 @@ func TestTheReadmeIsGeneratedFromTheValues(t *testing.T) {
 	}
 }
 
-func TestNotesWarnOfWhatIsFragile(t *testing.T) {
+func TestNotesWarnOfFragileSettings(t *testing.T) {
 	old := installAs(release, namespace, kubeVersionWithoutGuard)
 	for name, test := range map[string]struct {
 		in     install
@@ -105,7 +105,7 @@ func TestNotesWarnOfWhatIsFragile(t *testing.T) {
 	}
 }
 
-func TestNotesNameWhatIsThere(t *testing.T) {
+func TestNotesNameExistingObjects(t *testing.T) {
 	r := render(t, installAs("blue", "security", kubeVersion), nil)
 	one(t, r.objects, "ValidatingAdmissionPolicyBinding/blue-lanyard-guard-pods")
 	one(t, r.objects, "ValidatingAdmissionPolicyBinding/blue-lanyard-guard-injected")

@@ -92,7 +92,7 @@ const allSettings = `config:
   tls-cipher-suites: [TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256]
 `
 
-// wantSettings is what the program must have with allSettings, by flag.
+// wantSettings maps flags to the values that the program must have with allSettings.
 var wantSettings = map[string]string{
 	"aws-default-region":                     "eu-central-1",
 	"aws-default-audience":                   "a",
@@ -131,7 +131,7 @@ func TestSettingsArriveInAConfigMapAndAsFlags(t *testing.T) {
 	for name, more := range map[string]string{"the chart's ConfigMap": "", "the user's ConfigMap": "existingConfigMap: mine\n"} {
 		t.Run(name, func(t *testing.T) {
 			objects := render(t, defaultInstall, parseValues(t, allSettings+more)).objects
-			// The values override what the user's file says.
+			// The values override the user's file.
 			o := loadOptions(t, objects, "aws-default-region: us-east-1\ntoken-mount-path: /other")
 			if diff := cmp.Diff(wantSettings, settingsOf(o)); diff != "" {
 				t.Errorf("settings (-want +got):\n%s", diff)

@@ -35,8 +35,8 @@ func eachValueSet(t *testing.T, check func(t *testing.T, in install, r *renderin
 	}
 }
 
-// newDecoder knows Kubernetes, cert-manager and the Prometheus operator, and
-// rejects fields that their types do not have.
+// newDecoder decodes the types of Kubernetes, cert-manager and the Prometheus operator, and
+// rejects unknown fields.
 func newDecoder(t *testing.T) runtime.Decoder {
 	t.Helper()
 	scheme := runtime.NewScheme()
@@ -60,7 +60,7 @@ func decode[T any](t *testing.T, o object) *T {
 	return into
 }
 
-func TestEachObjectIsOfItsTypeAndThereOnce(t *testing.T) {
+func TestObjectsAreValidAndUnique(t *testing.T) {
 	decoder := newDecoder(t)
 	check := func(t *testing.T, objects []object) {
 		t.Helper()
@@ -142,7 +142,7 @@ func checkRestricted(t *testing.T, specs map[string]corev1.PodSpec) {
 	}
 }
 
-// checkHardening checks what Pod Security does not check.
+// checkHardening makes checks that Pod Security does not.
 func checkHardening(t *testing.T, key string, spec *corev1.PodSpec) {
 	t.Helper()
 	if spec.SecurityContext.RunAsUser != nil {

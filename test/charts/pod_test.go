@@ -56,7 +56,7 @@ func TestAnnotationsOfPodsAreTemplates(t *testing.T) {
 	}
 }
 
-// The chart would undo what an autoscaler does.
+// The chart would undo changes by an autoscaler.
 func TestAnAutoscalerCanSetTheReplicas(t *testing.T) {
 	if got := deployment(t, render(t, defaultInstall, nil).objects).Spec.Replicas; got == nil || *got != 2 {
 		t.Errorf("got %v replicas by default, want 2", got)

@@ -25,8 +25,8 @@ func (r registration) clientConfigs() map[string]admissionv1.WebhookClientConfig
 	return configs
 }
 
-// TestEveryWebhookIsCalledAtTheURL holds URLs to the paths of the Service, where the
-// program listens.
+// TestEveryWebhookIsCalledAtTheURL checks that URLs have the paths of the Service, at which
+// the program listens.
 func TestEveryWebhookIsCalledAtTheURL(t *testing.T) {
 	const url = "https://lanyard.example:9443"
 	for _, mode := range []string{"certificates: {mode: selfManaged}\n", "certificates: {mode: certManager}\n", caValues} {
@@ -75,7 +75,7 @@ func TestTheCertificateIsForTheHostOfTheURL(t *testing.T) {
 	}
 }
 
-func TestTheServiceNamesWhatTheCertificateMustBeFor(t *testing.T) {
+func TestTheCertificateIsForTheService(t *testing.T) {
 	for values, want := range map[string]string{"": serverName, "webhook: {url: 'https://lanyard.example:9443'}": "lanyard.example"} {
 		text := find(render(t, defaultInstall, parseValues(t, values)).objects, "Service")[0].text
 		if !strings.Contains(text, "# The certificate must be valid for "+want+".\n") {

@@ -66,8 +66,8 @@ func compareKeys(t *testing.T, at string, schema, values map[string]any) {
 	}
 }
 
-// isBranch reports whether a value is a map of the chart's values, rather than one
-// that is rendered as it is.
+// isBranch reports whether a value is a map of further values, rather than one that is
+// rendered unchanged.
 func isBranch(value any, schema map[string]any) (map[string]any, bool) {
 	branch, ok := value.(map[string]any)
 	return branch, ok && len(branch) > 0 && schema["properties"] != nil
@@ -82,8 +82,8 @@ func defaults(t *testing.T) map[string]any {
 	return v
 }
 
-// uses has, for each value, an example that changes what is rendered, and the other
-// values that it needs for that.
+// uses contains, for each value, an example that changes the output, with the other values
+// that the example needs.
 var uses = map[string]struct{ with, value string }{
 	"nameOverride":                                {"", "nameOverride: a"},
 	"fullnameOverride":                            {"", "fullnameOverride: a"},

@@ -91,9 +91,8 @@ func sources(volume *corev1.ProjectedVolumeSource) (lines []string) {
 // grown returns the elements that the second list has in addition.
 func grown[T any](before, after []T) []T { return after[min(len(before), len(after)):] }
 
-// changes returns where the second JSON value lacks a part of the first value, or has
-// the part with another value. An object may have more keys, and a list more elements
-// at its end.
+// changes returns the paths at which the second JSON value lacks a part of the first, or has
+// a different value. Additional keys and trailing list elements are allowed.
 func changes(path string, before, after any) (found []string) {
 	differs := func() { found = append(found, fmt.Sprintf("%s: got %v, want %v as before", path, after, before)) }
 	switch old := before.(type) {

@@ -16,7 +16,7 @@ import (
 // namespace is the namespace of all objects in examples/.
 const namespace = "lanyard-demo"
 
-// cluster holds clients with administrator rights.
+// cluster contains clients with administrator rights.
 type cluster struct {
 	kubernetes.Interface
 	config *rest.Config

@@ -15,8 +15,8 @@ var errInterrupted = errors.New("interrupted")
 
 // options are the command line and the environment of the demo.
 type options struct {
-	// kubeconfig is the file of a cluster that Lanyard is installed on. If it is
-	// empty, the demo starts its own control plane and webhook.
+	// kubeconfig is the kubeconfig of a cluster with Lanyard. If it is empty, the demo starts
+	// its own control plane and webhook.
 	kubeconfig string
 	// policies is true if the cluster has the policies instead of the webhook.
 	policies bool

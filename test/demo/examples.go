@@ -14,8 +14,8 @@ import (
 	"github.com/lanyard-dev/lanyard/test/support/webhook"
 )
 
-// The public interface, written out again. If the demo took these values from
-// the product's packages, it would accept whatever the product does.
+// The public interface, repeated here. If the demo took these values from the product's
+// packages, it would accept any change of them.
 const (
 	prefix      = "lanyard.dev/"
 	roleARNKey  = prefix + "aws-role-arn"

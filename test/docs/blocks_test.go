@@ -21,8 +21,8 @@ type block struct {
 	notRun string
 }
 
-// notRun is the comment before a block whose commands were not run, because
-// what they need is not on the machines that test Lanyard.
+// notRun is the comment before a block whose commands were not run, because the machines that
+// test Lanyard lack a requirement.
 var notRun = regexp.MustCompile(`^<!-- not run: needs (.+) -->\s*$`)
 
 // blocksOf returns the fenced code blocks of a page.

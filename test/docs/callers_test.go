@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// The script makes a certificate with which the CA lets in the name of the page.
+// The script creates a certificate with the name on the page, which the CA of the script verifies.
 func TestTheCertificateOfCallers(t *testing.T) {
 	script, err := filepath.Abs(filepath.Join(root, "examples/callers/certificates.sh"))
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/lanyard-dev/lanyard/test/support/tree"
 )
 
-// After the quick start, lanyard is there, and its output and the page have the same line
-// that puts lanyard on the path.
+// The quick start builds lanyard, and its output and the page contain the same command that
+// adds lanyard to the PATH.
 func TestTheQuickStartHasTheCommandLineTool(t *testing.T) {
 	script := tree.Read(t, root, "hack/kind/quickstart.sh")
 	if !strings.Contains(script, "go build -o bin/lanyard ./cmd/lanyard\n") {

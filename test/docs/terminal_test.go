@@ -21,8 +21,7 @@ import (
 
 var update = flag.Bool("update", false, "write the pictures of terminals into docs")
 
-// A picture of a terminal shows a recording of another test as it is, so it cannot show what
-// the program does not print.
+// A picture of a terminal shows an unmodified recording of another test.
 func TestThePicturesOfTerminalsShowRecordings(t *testing.T) {
 	const explain = "lanyard explain pod late-0 --namespace staging"
 	demo, err := golden.Read(filepath.Join(root, "test/demo/testdata/demo.txt"))

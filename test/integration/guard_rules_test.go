@@ -581,7 +581,7 @@ func warnsOfGuard(ctx context.Context, namespace string, pod *corev1.Pod) bool {
 	})
 }
 
-// waits makes the pod one of the ServiceAccount waiting.
+// waits sets the ServiceAccount of the pod to waiting.
 func waits(pod *corev1.Pod) *corev1.Pod {
 	pod = pod.DeepCopy()
 	pod.Spec.ServiceAccountName = "waiting"
@@ -694,7 +694,7 @@ func skipAll(pod *corev1.Pod) {
 	annotate("skip-containers", strings.Join(names, ", "))(pod)
 }
 
-// restrict makes the pod one that Pod Security "restricted" allows.
+// restrict changes the pod to comply with Pod Security "restricted".
 func restrict(pod *corev1.Pod) {
 	pod.Spec.SecurityContext = &corev1.PodSecurityContext{RunAsNonRoot: new(true), SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}}
 	pod.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{AllowPrivilegeEscalation: new(false), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}}

@@ -306,7 +306,7 @@ func TestTheJobThatPublishesTheSiteRunsNothing(t *testing.T) {
 }
 
 // The names of branches and tags, and texts of pull requests, are the choice of others.
-func TestWorkflowsRunNoTextOfOthers(t *testing.T) {
+func TestWorkflowsDoNotRunUntrustedText(t *testing.T) {
 	t.Parallel()
 	expression := regexp.MustCompile(`\$\{\{ *([^}]*?) *\}\}`)
 	for name, w := range workflows(t) {

@@ -30,7 +30,7 @@ func TestCheckReportsMistakes(t *testing.T) {
 	}
 }
 
-// What failed is in the error, so that it is the last that a user sees.
+// The error contains what failed, so that users see it last.
 func TestCheckShowsItsLines(t *testing.T) {
 	t.Parallel()
 	found := []finding.Finding{{Status: finding.OK, Text: "called"}, {Status: finding.Failed, Text: "no credentials", Fix: "Annotate it."}, {Status: finding.Skipped, Text: "not tried"}}

@@ -41,8 +41,8 @@ func writeFile(t *testing.T, name, text string) {
 	}
 }
 
-// knows reports whether the program takes a ServiceAccount with the provider's
-// annotation for one that asks for an identity.
+// knows reports whether the program recognizes the provider's annotation as a request for an
+// identity.
 func knows(t *testing.T, handler http.Handler, provider string) bool {
 	t.Helper()
 	review := `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1","operation":"CREATE","namespace":"team",` +
@@ -77,8 +77,8 @@ func newProgram(t *testing.T, file string, log logr.Logger) *program {
 	return p
 }
 
-// A mistake that only a start reports would stay unnoticed until no replica starts.
-func TestAReloadUsesAndDeniesWhatAStartDoes(t *testing.T) {
+// A mistake that is reported only at the start would stay unnoticed until no replica starts.
+func TestReloadAndStartAcceptTheSameFiles(t *testing.T) {
 	t.Parallel()
 	const identities = "identities: [{namespace: a, serviceAccount: b, annotations: {first-role: r}}]\n"
 	start := "secure-port: 8443\n" + providerFile("first") + identities
@@ -138,7 +138,7 @@ func eventually(t *testing.T, what string, condition func() bool) {
 	}
 }
 
-// A change of the file is used as a whole or not at all, and without a restart.
+// A change of the file takes effect as a whole or not at all, without a restart.
 func TestAChangedConfigurationIsUsedWithoutARestart(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "config.yaml")

@@ -64,7 +64,7 @@ func TestServiceAccountsByState(t *testing.T) {
 	}
 }
 
-// A walk locks the cache, and anybody who reaches the port of the metrics can scrape.
+// Counting locks the cache, and any client that reaches the metrics port can scrape.
 func TestScrapesDoNotWalkOverAllServiceAccounts(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

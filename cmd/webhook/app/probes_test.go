@@ -47,7 +47,7 @@ func TestAnExpensiveCheckRunsOnceASecond(t *testing.T) {
 	})
 }
 
-// A connection to a server that does not serve yet would only wait.
+// A connection to a server that is not serving yet would only wait.
 func TestTheCheckConnectsOnceItServes(t *testing.T) {
 	t.Parallel()
 	var serving atomic.Bool

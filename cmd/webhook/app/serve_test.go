@@ -15,7 +15,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/webhook/metadatacache"
 )
 
-// fakeCertificate is a source of a certificate that is ready or not.
+// fakeCertificate is a certificate source whose readiness a test sets.
 type fakeCertificate struct {
 	certificateSource
 	ready bool
@@ -57,7 +57,7 @@ func newTestCache(t *testing.T, synced bool) *metadatacache.Cache {
 	return c
 }
 
-func TestWhatServingWaitsFor(t *testing.T) {
+func TestServingWaitsForCertificateAndCaches(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		certificate, serviceAccounts, namespaces bool

@@ -33,7 +33,7 @@ import (
 	"github.com/lanyard-dev/lanyard/policies"
 )
 
-// Version judges the version of the API server, such as v1.36.3.
+// Version checks the version of the API server, for example v1.36.3.
 func Version(version string) finding.Finding {
 	parsed, err := utilversion.ParseGeneric(version)
 	switch {
@@ -53,8 +53,9 @@ func Version(version string) finding.Finding {
 // maxSkew is the clock skew that clouds and the API server tolerate.
 const maxSkew = 30 * time.Second
 
-// Clocks judges the clocks of this machine and of the nodes by their skew from the clock of the API
-// server. A clock that is ahead has a positive skew. nodes contains the nodes whose skew is known.
+// Clocks checks the skew of the clocks of this machine and of the nodes from that of the API
+// server. A clock that is ahead has a positive skew. nodes contains the nodes whose skew is
+// known.
 func Clocks(here time.Duration, nodes map[string]time.Duration) []finding.Finding {
 	var found []finding.Finding
 	if here.Abs() > maxSkew {
@@ -88,7 +89,7 @@ func skewOf(skew time.Duration, of string) string {
 	return skew.Round(time.Second).String() + " ahead" + of
 }
 
-// orPassed returns the findings, or one that passed if there are none.
+// orPassed returns the findings or, if there are none, one that passed.
 func orPassed(found []finding.Finding, format string, args ...any) []finding.Finding {
 	if len(found) > 0 {
 		return found
@@ -96,8 +97,8 @@ func orPassed(found []finding.Finding, format string, args ...any) []finding.Fin
 	return []finding.Finding{finding.Passed(format, args...)}
 }
 
-// Registration judges the webhook configurations. validating are all of the cluster; unread says
-// why they could not be read.
+// Registration checks the webhook configurations. validating are all in the cluster; unread
+// is the error if they could not be read.
 func Registration(mutating *admissionregistrationv1.MutatingWebhookConfiguration, validating []admissionregistrationv1.ValidatingWebhookConfiguration, unread error) []finding.Finding {
 	var found []finding.Finding
 	incomplete := func(format string, args ...any) {
@@ -133,7 +134,7 @@ func validatingOf(name string, all []admissionregistrationv1.ValidatingWebhookCo
 	return &all[i]
 }
 
-// Peers lists other webhooks that inject identities, and what happens beside Lanyard's
+// Peers lists other webhooks that inject identities, and what happens next to Lanyard's
 // configuration of this name. switching reports whether Lanyard adopts from one of them.
 func Peers(all []admissionregistrationv1.MutatingWebhookConfiguration, name string, adopted []string) (found []finding.Finding, switching bool) {
 	known := peer.All()
@@ -154,8 +155,8 @@ func Peers(all []admissionregistrationv1.MutatingWebhookConfiguration, name stri
 	return orPassed(found, "no other webhook injects identities"), switching
 }
 
-// DuringSwitch judges a guard that denies nothing while Lanyard takes over from another
-// webhook, as docs/migrate has it. f is the judgement of the guard at any other time.
+// DuringSwitch replaces the finding f about a guard that denies nothing, as docs/migrate
+// recommends during a migration from another webhook.
 func DuringSwitch(f finding.Finding) finding.Finding {
 	if f.Status != finding.Failed {
 		return f
@@ -164,9 +165,8 @@ func DuringSwitch(f finding.Finding) finding.Finding {
 		"the guard is off during the migration: while no replica responds, pods get only the credentials of the other webhook")
 }
 
-// Replicas judges the pods behind the Service of the webhook. Pods that ended, such as evicted
-// pods, and terminating pods are not replicas. deployment is the name of the pods' Deployment, or
-// empty if it is not known.
+// Replicas checks the pods behind the Service of the webhook, except finished, evicted and
+// terminating pods. deployment is the name of their Deployment, or empty if it is unknown.
 func Replicas(namespace, service, deployment string, pods []corev1.Pod) finding.Finding {
 	replicas, ready, selected := 0, 0, ""
 	for i := range pods {
@@ -204,8 +204,8 @@ func Replicas(namespace, service, deployment string, pods []corev1.Pod) finding.
 	return f
 }
 
-// Certificates judges the CA certificates that the API server trusts for each webhook. Webhooks with
-// the same mistake share a finding.
+// Certificates checks the CA certificates that the API server trusts for each webhook.
+// Webhooks with the same mistake share a finding.
 func Certificates(mutating *admissionregistrationv1.MutatingWebhookConfiguration, validating *admissionregistrationv1.ValidatingWebhookConfiguration, now time.Time) []finding.Finding {
 	bundles := map[string][]byte{}
 	var names []string
@@ -261,8 +261,8 @@ func lastDay(bundle []byte) (last time.Time, err error) {
 	return newest.NotAfter, nil
 }
 
-// Guard judges the creation of pods while no replica of the webhook responds. policies is nil
-// for an API server before 1.30, which cannot have the guard.
+// Guard checks what happens to new pods while no replica of the webhook responds. policies is
+// nil before Kubernetes 1.30, which has no guard.
 func Guard(mutating *admissionregistrationv1.MutatingWebhookConfiguration, policies *cluster.Policies) finding.Finding {
 	f := finding.Finding{Status: finding.Warning, Link: finding.Page("concepts/guard.md")}
 	wrong, install, then := "the guard needs Kubernetes 1.30", "Upgrade Kubernetes to 1.30 or newer", "."
@@ -286,8 +286,8 @@ func Guard(mutating *admissionregistrationv1.MutatingWebhookConfiguration, polic
 	return f
 }
 
-// Leftovers judges objects of a removed installation. alone reports whether there is no other
-// installation, so that nothing injects the pods that the guard denies.
+// Leftovers reports objects of a removed installation. alone reports whether there is no
+// other installation, so that nothing injects the pods that the guard denies.
 func Leftovers(left []cluster.Leftover, alone bool) []finding.Finding {
 	var names []string
 	remove, denies := cluster.Remove(left), false
@@ -308,8 +308,8 @@ func Leftovers(left []cluster.Leftover, alone bool) []finding.Finding {
 	return []finding.Finding{f}
 }
 
-// scope returns the end of a sentence about the objects of a namespace, and the flag that selects
-// the objects: of all namespaces if namespace is empty.
+// scope returns the phrase and the flag for a namespace, or for all namespaces if it is
+// empty.
 func scope(namespace string) (where, flag string) {
 	if namespace == "" {
 		return "", "--all-namespaces"
@@ -317,9 +317,9 @@ func scope(namespace string) (where, flag string) {
 	return " in the namespace " + namespace, "--namespace " + namespace
 }
 
-// Unguarded judges the number of ServiceAccounts of a namespace, or of all namespaces, that
-// need credentials and lack the label that the guard selects by. example is one of them. With
-// byPolicies, no webhook injects: the policies select by the label, too.
+// Unguarded reports ServiceAccounts that need credentials but lack the guard's label, in a
+// namespace or all. example is one of them. With byPolicies, only policies inject, and they
+// also select by the label.
 func Unguarded(namespace string, n int, example string, byPolicies bool) finding.Finding {
 	where, flag := scope(namespace)
 	f := finding.Warn("unguarded", "Run: lanyard label serviceaccounts "+flag, "operations/monitoring.md#lanyardunguardedserviceaccounts",
@@ -334,8 +334,7 @@ func Unguarded(namespace string, n int, example string, byPolicies bool) finding
 	return f
 }
 
-// Pods judges the pods of a namespace, or of all namespaces, by their states. Pods that ended are
-// not among them.
+// Pods reports the states of the running pods of a namespace, or of all namespaces.
 func Pods(namespace string, states map[injected.State]int) []finding.Finding {
 	where, flag := scope(namespace)
 	count := func(n int) string {
@@ -356,7 +355,7 @@ func Pods(namespace string, states map[injected.State]int) []finding.Finding {
 	return orPassed(found, "every pod%s has the credentials that its ServiceAccount asks for", where)
 }
 
-// Unread judges the settings of the webhook, which were not read because of an error.
+// Unread reports the error for which the settings of the webhook could not be read.
 func Unread(err error) finding.Finding {
 	if right := finding.LackedRight(err); right != "" {
 		return finding.NoRight(right, "the settings of the webhook cannot be read, so the built-in defaults are used")
@@ -365,8 +364,8 @@ func Unread(err error) finding.Finding {
 		"the settings of the webhook cannot be read, so the built-in defaults are used: %v", err)
 }
 
-// Attempts judges the dry runs that several connections sent, by the findings about each. servers
-// is the number of API servers; 0 if it is not known.
+// Attempts combines the findings about dry runs over several connections. servers is the
+// number of API servers, or 0 if it is unknown.
 func Attempts(tried []finding.Finding, servers int) finding.Finding {
 	of := fmt.Sprintf("%d dry runs, each over its own connection", len(tried))
 	if servers > 1 {
@@ -384,18 +383,18 @@ func Attempts(tried []finding.Finding, servers int) finding.Finding {
 	return finding.Passed("the API server can call the webhook: it did in %d of %s", passed, of)
 }
 
-// fences are the policies other than the guard, by the suffixes of their names. inPolicies is the
-// suffix in an installation by policies, or empty if it needs no such fence. without says what
-// happens without the fence.
+// fences are the policies other than the guard, by the suffixes of their names. inPolicies is
+// the suffix in an installation by policies, or empty if that needs no such fence. without
+// describes the risk without the fence.
 var fences = []struct{ suffix, inPolicies, without string }{
 	{cluster.FenceMarks, policies.KeepMarks(""), "users who may write the status of a pod can change the annotations that Lanyard wrote on it"},
 	{cluster.FenceServiceAccounts, policies.LimitServiceAccounts(""), "very large ServiceAccounts can slow down the API server"},
 	{cluster.FenceRegistration, "", "anyone with the webhook's token can change its webhook configurations"},
 }
 
-// Fences checks the policies that limit who may write what. selfManaged reports whether the webhook
-// issues its own certificate, because it may then write its webhook configurations. unread says why
-// that is not known.
+// Fences checks the policies that restrict writes. selfManaged reports whether the webhook
+// issues its own certificate and so may write its webhook configurations. unread is the error
+// if that is unknown.
 func Fences(mutating *admissionregistrationv1.MutatingWebhookConfiguration, policies *cluster.Policies, selfManaged bool, unread error) []finding.Finding {
 	if policies == nil {
 		return []finding.Finding{finding.DoesNotApply("the fences need Kubernetes 1.30")}
@@ -418,8 +417,8 @@ func Fences(mutating *admissionregistrationv1.MutatingWebhookConfiguration, poli
 	return orPassed(found, "the fences are in place")
 }
 
-// PolicyFences judges the fences of an installation by policies. Compiled policies do not read
-// ServiceAccounts, so the size of one does not matter.
+// PolicyFences checks the fences of an installation by policies. Compiled policies do not
+// read ServiceAccounts, so they need no limit on their size.
 func PolicyFences(p *cluster.Injecting) (found []finding.Finding) {
 	for _, fence := range fences {
 		if fence.inPolicies == "" || p.Source.Compiled && fence.suffix == cluster.FenceServiceAccounts {
@@ -433,8 +432,8 @@ func PolicyFences(p *cluster.Injecting) (found []finding.Finding) {
 	return orPassed(found, "the fences are in place")
 }
 
-// ReservedIssuer judges whether policies that inject keep pods from a token for the API server,
-// which usually accepts tokens whose audience is the issuer.
+// ReservedIssuer checks that policies deny tokens whose audience is the issuer, because the
+// API server usually accepts these.
 func ReservedIssuer(p *cluster.Injecting, issuer string) []finding.Finding {
 	if p == nil || slices.Contains(slices.Concat(annotations.CommonAPIServerAudiences(), p.Source.ReservedAudiences), issuer) {
 		return nil
@@ -447,7 +446,7 @@ const applyPolicies = "Apply the output of lanyard policies again."
 
 const fencesPage = "concepts/guard.md#the-fences"
 
-// maybeFence reports a missing fence that the installation may not need.
+// maybeFence reports a missing fence that the installation may or may not need.
 func maybeFence(wrong string, unread error) finding.Finding {
 	wrong += ", and could not determine whether it is needed"
 	if right := finding.LackedRight(unread); right != "" {
@@ -457,9 +456,9 @@ func maybeFence(wrong string, unread error) finding.Finding {
 		"%s: %v", wrong, unread)
 }
 
-// Issuer judges the issuer of the cluster's tokens. public are the documents that a
-// cloud reads, or nil with publicErr, and both are nil if the documents were not read. signing is the
-// ID of the key that signs at present, or empty if it is not known.
+// Issuer checks the issuer of the cluster's tokens. public are the documents that a cloud
+// reads, or nil with publicErr; both are nil if they were not read. signing is the ID of the
+// current signing key, or empty if it is unknown.
 func Issuer(cluster, public *cloud.Documents, publicErr error, signing string) []finding.Finding {
 	name := cluster.Discovery.Issuer
 	const documentsPage = "issuer.md#choose-where-the-documents-are"
@@ -488,21 +487,21 @@ func Issuer(cluster, public *cloud.Documents, publicErr error, signing string) [
 	return found
 }
 
-// noRight returns the finding about an object that the user may not create.
+// noRight returns the finding for an object that the user may not create.
 func noRight(resource, namespace string) finding.Finding {
 	where, _ := scope(namespace)
 	return finding.Fail(finding.MissingRight, "Install as a cluster administrator.", "install/README.md",
 		"you may not create %s%s", resource, where)
 }
 
-// Absent returns the finding about a cluster without an installation.
+// Absent returns the finding for a cluster without an installation.
 func Absent() finding.Finding {
 	return finding.Fail("not_installed", "Install it. To see whether the cluster is ready: lanyard check --pre", "install/README.md",
 		"Lanyard is not installed: no MutatingWebhookConfiguration has a webhook %s", cluster.PodWebhook)
 }
 
-// Several returns the finding about a cluster with more than one installation. The first one of an
-// Installation has the most ready replicas.
+// Several returns the finding for a cluster with several installations, of which the first
+// has the most ready replicas.
 func Several(i *cluster.Installation) finding.Finding {
 	var names []string
 	var others []cluster.Leftover
@@ -524,7 +523,7 @@ func Several(i *cluster.Installation) finding.Finding {
 		"Lanyard is installed %d times: MutatingWebhookConfigurations %s", len(i.Registrations), strings.Join(names, ", "))
 }
 
-// Installed warns of an installation that is there before the install.
+// Installed warns about an existing installation.
 func Installed(found []*admissionregistrationv1.MutatingWebhookConfiguration) []finding.Finding {
 	if len(found) == 0 {
 		return nil
@@ -533,7 +532,7 @@ func Installed(found []*admissionregistrationv1.MutatingWebhookConfiguration) []
 		"Lanyard is already installed: MutatingWebhookConfiguration %s", cluster.Names(found))}
 }
 
-// Injecting judges the policies with which the API server injects by itself. by describes the
+// Injecting checks the policies with which the API server itself injects. by describes the
 // whole installation.
 func Injecting(p *cluster.Injecting, by string) finding.Finding {
 	if p.Problem != "" {

@@ -24,7 +24,7 @@ import (
 //go:embed check.txt
 var checkHelp string
 
-// checkCommand holds the flags of check and its findings.
+// checkCommand contains the flags and findings of check.
 type checkCommand struct {
 	*command.CLI
 	command.Output
@@ -115,7 +115,7 @@ func (k *checkCommand) lookUntil(ctx context.Context) error {
 	}
 	note := k.Periodically()
 	var failure error
-	// A round has the context of the command: it also ends if the time is over.
+	// The context of the command also limits each round.
 	err := wait.PollUntilContextTimeout(ctx, interval, k.wait, true, func(context.Context) (bool, error) {
 		k.report = report{}
 		failure = k.look(ctx)
@@ -130,7 +130,7 @@ func (k *checkCommand) lookUntil(ctx context.Context) error {
 	return failure
 }
 
-// interval is the time between two rounds of --wait.
+// interval is the time between rounds of --wait.
 const interval = 2 * time.Second
 
 // look runs the checks once.

@@ -49,7 +49,7 @@ import (
 
 const deploy = "../../../deploy/base"
 
-// damaged is an installation that each test damages in its own way.
+// damaged is an installation that each test damages in a different way.
 type damaged struct {
 	mutating    *admissionregistrationv1.MutatingWebhookConfiguration
 	validating  *admissionregistrationv1.ValidatingWebhookConfiguration
@@ -103,7 +103,7 @@ func (c *damaged) lines(now time.Time) []finding.Finding {
 	return append(append(lines, Guard(c.mutating, c.policies)), Fences(c.mutating, c.policies, c.selfManaged, c.unread)...)
 }
 
-func TestWhatIsWrongWithAnInstallation(t *testing.T) {
+func TestProblemsOfAnInstallation(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		damage func(*damaged)
@@ -567,7 +567,7 @@ func TestRedaction(t *testing.T) {
 		`dial tcp 10.96.0.10:443, [fd00::1]:443, a.corp.example`:                                                                   `dial tcp <host-1>:443, <host-2>:443, <host-3>`,
 		`"arn:aws:iam::111122223333:role/cart": cart@p.iam.gserviceaccount.com 11111111-2222-3333-4444-555555555555, 123456789012`: `"<identity-1>": <identity-2> <identity-3>, <identity-4>`,
 	} {
-		// A text has the same placeholders in each order of the texts, except for their numbers.
+		// Placeholders do not depend on the order of the texts, except for their numbers.
 		fresh := newRedactor(true)
 		for _, name := range r.names {
 			fresh.placeholders[name] = r.placeholders[name]
@@ -615,7 +615,7 @@ func TestPeers(t *testing.T) {
 }
 
 // The first steps of a switch leave the guard off: the other webhook gives credentials.
-func TestAGuardThatIsOffDuringASwitchIsNoFailure(t *testing.T) {
+func TestGuardMayBeOffDuringMigration(t *testing.T) {
 	t.Parallel()
 	for status, want := range map[finding.Status]finding.Status{finding.Failed: finding.Warning, finding.OK: finding.OK, finding.Skipped: finding.Skipped} {
 		if got := DuringSwitch(finding.Finding{Status: status}); got.Status != want {

@@ -18,7 +18,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/finding"
 )
 
-// Member is a cluster of a fleet: of several clusters with one issuer.
+// Member is a cluster of a fleet: several clusters with the same issuer.
 type Member struct {
 	Name      string
 	Documents *cloud.Documents
@@ -28,13 +28,13 @@ type Member struct {
 
 const fleetPage = "issuer.md#one-issuer-for-a-fleet"
 
-// Fleet judges clusters with one issuer, whose published documents may be nil.
+// Fleet compares clusters with the same issuer. The published documents may be nil.
 func Fleet(members []Member, public *cloud.Documents) []finding.Finding {
 	found := append(fleetKeys(members, public), sameNames(members)...)
 	return orPassed(found, "%d clusters have their keys published, and ServiceAccounts of the same name have the same identities. Each cluster can act as the others", len(members))
 }
 
-// fleetKeys judges the keys of the clusters, and the published keys that none of them has.
+// fleetKeys compares the keys of the clusters with the published keys.
 func fleetKeys(members []Member, public *cloud.Documents) (found []finding.Finding) {
 	if public == nil {
 		return nil // the judgement of the issuer says why
@@ -58,8 +58,8 @@ func fleetKeys(members []Member, public *cloud.Documents) (found []finding.Findi
 // maxSameNames limits the ServiceAccounts that are shown.
 const maxSameNames = 20
 
-// sameNames judges ServiceAccounts that have one name in several clusters, and thus are one
-// principal for a cloud, but have different identities.
+// sameNames reports ServiceAccounts that have the same name in several clusters, and so are
+// the same principal to a cloud, but have different identities.
 func sameNames(members []Member) (found []finding.Finding) {
 	all := map[string]bool{}
 	for _, m := range members {

@@ -102,9 +102,9 @@ type roundTripper func(*http.Request) (*http.Response, error)
 // RoundTrip implements http.RoundTripper.
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// clocksOfNodes returns how far the clocks of nodes are ahead of the clock of the API server. A
-// kubelet writes its own time into its lease, and the API server writes its time beside it. There
-// are no nodes in the result if the user may not read leases.
+// clocksOfNodes returns how far the clocks of nodes are ahead of that of the API server, by
+// comparing the time that a kubelet writes into its lease with the API server's timestamp of
+// that write. The result is empty if the user may not read leases.
 func (k *checkCommand) clocksOfNodes(ctx context.Context) map[string]time.Duration {
 	nodes := map[string]time.Duration{}
 	leases, err := k.client.CoordinationV1().Leases("kube-node-lease").List(ctx, metav1.ListOptions{Limit: maxNodes})
@@ -125,7 +125,7 @@ func (k *checkCommand) clocksOfNodes(ctx context.Context) map[string]time.Durati
 // maxNodes limits the nodes whose clocks are compared.
 const maxNodes = 500
 
-// beforeInstall checks a cluster that Lanyard is to be installed in.
+// beforeInstall checks a cluster before the installation.
 func (k *checkCommand) beforeInstall(ctx context.Context) {
 	k.add("rights", k.rights(ctx)...)
 	if all, err := k.survey.Configurations(ctx); err != nil {
@@ -140,7 +140,7 @@ func (k *checkCommand) beforeInstall(ctx context.Context) {
 	k.issuer(ctx)
 }
 
-// installed checks an installation. Each part is checked that can be read.
+// installed checks each part of an installation that can be read.
 func (k *checkCommand) installed(ctx context.Context) error {
 	installation, err := k.survey.Installation(ctx)
 	if err == nil && installation.Absent() {
@@ -271,8 +271,8 @@ func (k *checkCommand) fences(ctx context.Context, registration *admissionregist
 	return Fences(registration, policies, webhook.SelfManaged(), nil)
 }
 
-// issuer checks the cluster's issuer, from here as a cloud would. With --issuer, the documents of
-// that URL are checked, and must be readable.
+// issuer checks the cluster's issuer from this machine, as a cloud would. With --issuer, the
+// documents at that URL are checked and must be readable.
 func (k *checkCommand) issuer(ctx context.Context) {
 	defer k.Progress("reading the issuer")()
 	cluster, err := cloud.FromCluster(ctx, k.client.CoreV1().RESTClient())
@@ -359,7 +359,7 @@ func (k *checkCommand) exchangeTokens(ctx context.Context) error {
 	return nil
 }
 
-// accounts are the ServiceAccounts that need credentials, as far as they can be read.
+// accounts describes the ServiceAccounts that need credentials, as far as they can be read.
 type accounts struct {
 	// namespace is the only namespace whose ServiceAccounts were read; empty for all.
 	namespace string
@@ -373,7 +373,7 @@ type accounts struct {
 	// compiled is true if the policies do not select ServiceAccounts by the label.
 	compiled bool
 	example  string // of an unguarded ServiceAccount
-	// unread are the findings about parts that could not be read. err is set if no
+	// unread contains findings about parts that could not be read. err is set if no
 	// ServiceAccount could be read.
 	unread []finding.Finding
 	err    error
@@ -404,7 +404,7 @@ func (k *checkCommand) readAccounts(ctx context.Context, installation *cluster.I
 	return s
 }
 
-// accountsOf reads the ServiceAccounts of one namespace, or of all. One namespace need not be read.
+// accountsOf reads the ServiceAccounts of one namespace, or of all.
 func (k *checkCommand) accountsOf(ctx context.Context, registration *admissionregistrationv1.MutatingWebhookConfiguration, scope string) *accounts {
 	s := &accounts{namespace: scope, namespaces: map[string]*workload.Namespace{}}
 	list, err := command.Namespaces(ctx, k.client, scope)
@@ -424,8 +424,8 @@ func (k *checkCommand) accountsOf(ctx context.Context, registration *admissionre
 	return s
 }
 
-// addServiceAccount adds a ServiceAccount. A ServiceAccount of the namespace of the
-// command line is chosen first.
+// addServiceAccount adds a ServiceAccount. It prefers to choose one in the namespace of the
+// command line.
 func (k *checkCommand) addServiceAccount(s *accounts, object *metav1.PartialObjectMetadata) {
 	namespace := s.namespaces[object.Namespace]
 	if namespace == nil {
@@ -477,11 +477,11 @@ func (k *checkCommand) pods(ctx context.Context, s *accounts) {
 	k.add("pods", found...)
 }
 
-// dryRuns asks the API server for a pod of a ServiceAccount: whether the API server can call
-// the webhook, and whether the pod gets its credentials. registration is nil if it was not read.
+// dryRuns sends the dry run of a pod to find out whether the API server can call the webhook,
+// and whether the pod gets its credentials. registration is nil if it was not read.
 func (k *checkCommand) dryRuns(ctx context.Context, asker *workload.Asker, registration *admissionregistrationv1.MutatingWebhookConfiguration, s *accounts) {
 	defer k.Progress("waiting for the webhook")()
-	// Without a ServiceAccount that asks for an identity, the dry run is only for the probe.
+	// Without a ServiceAccount that asks for an identity, the dry run only tests the call.
 	namespace, name := k.namespace, cmp.Or(k.serviceAccount, cluster.DefaultServiceAccount)
 	if s.chosen != nil && k.serviceAccount == "" {
 		namespace, name = s.chosen.Namespace, s.chosen.Name
@@ -525,8 +525,8 @@ func (k *checkCommand) dryRuns(ctx context.Context, asker *workload.Asker, regis
 	}
 }
 
-// judge returns the findings about the probe and about the pods of a ServiceAccount. unread is why
-// the ServiceAccount was not read.
+// judge returns the findings about the probe and the pods of a ServiceAccount. unread is the
+// error if the ServiceAccount could not be read.
 func (k *checkCommand) judge(serviceAccount string, unread error, answer *workload.Answer) (called, tried finding.Finding) {
 	response := answer.Answer
 	if answer.Denial != nil {
@@ -557,8 +557,8 @@ const (
 	attemptsEach = 3
 )
 
-// attempt repeats the dry run that the first finding is about. A load balancer chooses an API
-// server for each connection, so each dry run has a connection of its own.
+// attempt repeats the dry run of the first finding. Each dry run uses its own connection,
+// because a load balancer chooses an API server per connection.
 func (k *checkCommand) attempt(ctx context.Context, namespace string, pod *unstructured.Unstructured, first finding.Finding) finding.Finding {
 	servers := k.apiServers(ctx)
 	n := cmp.Or(k.attempts, 1)

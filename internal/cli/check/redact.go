@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// redactor replaces names in texts with placeholders. A name has the same placeholder in
-// the whole report. The nil redactor replaces nothing.
+// redactor replaces names in texts with placeholders, the same for each occurrence of a name.
+// The nil redactor replaces nothing.
 type redactor struct {
 	placeholders map[string]string
 	counts       map[string]int
@@ -19,7 +19,7 @@ type redactor struct {
 	names []string
 }
 
-// newRedactor returns a redactor, or nil if nothing is to be replaced.
+// newRedactor returns a redactor, or nil if the report is not redacted.
 func newRedactor(enabled bool) *redactor {
 	if !enabled {
 		return nil
@@ -27,7 +27,7 @@ func newRedactor(enabled bool) *redactor {
 	return &redactor{placeholders: map[string]string{}, counts: map[string]int{}}
 }
 
-// public are names of every cluster. They tell nothing, and help to read a report.
+// public are names that exist in every cluster. They are harmless and help to read a report.
 var public = []string{"", "default", "kube-system", "kube-public", "lanyard-system", "kubernetes.default.svc.cluster.local", "https://kubernetes.default.svc.cluster.local"}
 
 // name adds the name of an object.
@@ -52,8 +52,8 @@ func (r *redactor) placeholder(kind, value string) string {
 	return r.placeholders[value]
 }
 
-// patterns find values that need not be known. The first group, or the whole match, is
-// replaced.
+// patterns match values whose names are not known in advance. The first group, or the whole
+// match, is replaced.
 var patterns = []struct {
 	kind    string
 	pattern *regexp.Regexp
@@ -71,7 +71,7 @@ var patterns = []struct {
 	{"host", regexp.MustCompile(`\b[a-z0-9-]+(?:\.[a-z0-9-]+)*\.[a-z][a-z0-9-]*[a-z0-9]\b`)},
 }
 
-// ours are the ends of names with dots that belong to Kubernetes or Lanyard.
+// ours are suffixes of dotted names that belong to Kubernetes or Lanyard.
 var ours = []string{".k8s.io", ".kubernetes.io", "lanyard.dev", ".apps", ".policy", ".md"}
 
 // text replaces the names in a text.
@@ -93,7 +93,7 @@ func (r *redactor) text(text string) string {
 	}
 	for _, name := range r.names {
 		whole := regexp.MustCompile(`(^|[^\w.<-])` + regexp.QuoteMeta(name) + `($|[^\w>-])`)
-		// Twice: matches of neighbours share a character.
+		// Twice, because adjacent matches share a character.
 		for range 2 {
 			text = whole.ReplaceAllString(text, "${1}"+r.placeholders[name]+"${2}")
 		}

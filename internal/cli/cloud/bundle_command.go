@@ -19,11 +19,11 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
-// Grant contains the permissions that a CredentialsRequest asks for, and the names of the identity
-// that gets them.
+// Grant contains the permissions in a CredentialsRequest, and the names of the identity that
+// gets them.
 type Grant struct {
 	Permissions
-	// Name is the name of the identity, and of what belongs to it. Provider is the cloud.
+	// Name is the name of the identity and of its other objects. Provider is the cloud.
 	Name, Provider string
 	// Scope is where Azure's roles are assigned.
 	Scope string
@@ -37,7 +37,7 @@ func (g *Grant) NewRole() bool { return len(g.Actions)+len(g.DataActions) > 0 }
 // maxGoogleAccount is the length of the longest ID of a service account of Google.
 const maxGoogleAccount = 30
 
-// bundle contains the flags of trust for CredentialsRequests.
+// bundle contains the flags for CredentialsRequests.
 type bundle struct {
 	command.Selection
 	old                                  command.Selection
@@ -58,7 +58,7 @@ func (b *bundle) addFlags(k *trustCommand) {
 	flags.StringVar(&k.flags.Project, "project", "", "Project ID of the Google service accounts and roles.")
 }
 
-// check returns an error for flags and arguments that do not fit together.
+// check returns an error for conflicting flags and arguments.
 func (b *bundle) check(cmd *cobra.Command, args []string) (err error) {
 	if len(b.Files.Filenames) > 0 {
 		if len(args) > 0 || cmd.Flags().Changed("parameter") {
@@ -74,7 +74,7 @@ func (b *bundle) check(cmd *cobra.Command, args []string) (err error) {
 	return err
 }
 
-// runBundle is trust for CredentialsRequests.
+// runBundle runs trust for CredentialsRequests.
 func (k *trustCommand) runBundle(ctx context.Context) error {
 	b := &k.bundle
 	requests, err := k.readBundle(&b.Selection)
@@ -119,8 +119,8 @@ func (k *trustCommand) readBundle(s *command.Selection) ([]*CredentialsRequest, 
 	return reader.Requests(k.bundle.cloud)
 }
 
-// parameters returns the parameters of the provider for the ServiceAccounts, and the permissions of
-// the identity.
+// parameters returns the provider's parameters for the ServiceAccounts, and the permissions
+// of the identity.
 func (k *trustCommand) parameters(r *CredentialsRequest) (map[string]string, *Grant, error) {
 	b := &k.bundle
 	name := strings.TrimPrefix(strings.ReplaceAll(b.name+"-"+r.Namespace+"-"+r.Secret, ".", "-"), "-")
@@ -199,7 +199,7 @@ type bundleResult struct {
 	format   string
 }
 
-// Print prints the common part of a cloud before its first request.
+// Print implements command.Result. It prints the common part of a cloud before its first request.
 func (r *bundleResult) Print(p *command.Page) {
 	cloud := ""
 	for _, one := range r.Requests {

@@ -27,7 +27,7 @@ var bundleFlags = []string{
 	"--scope", "/subscriptions/aaaabbbb-0000-cccc-1111-dddd2222eeee/resourceGroups/prod", "--workload-identity-provider", pool, "--project", "my-project",
 }
 
-// trust runs the command trust with the settings of a webhook that has none of its own.
+// trust runs the command trust with the default settings of the webhook.
 func trust(t *testing.T, stdin string, args ...string) (out, errOut string, err error) {
 	t.Helper()
 	config := filepath.Join(t.TempDir(), "config.yaml")
@@ -61,7 +61,7 @@ func TestTrustOfABundle(t *testing.T) {
 	}
 }
 
-// The permissions reach the programs of the clouds as they are in the requests.
+// The cloud's program receives the permissions exactly as in the requests.
 func TestTheScriptOfABundle(t *testing.T) {
 	t.Parallel()
 	out, _, err := trust(t, "", append([]string{"-f", "testdata/requests"}, bundleFlags...)...)
@@ -93,7 +93,7 @@ func TestTheScriptOfABundle(t *testing.T) {
 			t.Errorf("got %d calls of %q, want one", found, want)
 		}
 	}
-	// The last one of AWS and of Azure.
+	// The last requests for AWS and Azure.
 	_, directory := runScript(t, out)
 	for file, want := range map[string]string{
 		"permissions.json": `"ec2:DescribeSpotFleetRequests"`,

@@ -18,10 +18,10 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
 )
 
-// CredentialsRequest says which permissions at a cloud the ServiceAccounts of a component need.
-// It is the object of OpenShift's Cloud Credential Operator (pkg/apis/cloudcredential/v1 in
-// github.com/openshift/cloud-credential-operator), which components and operators ship with
-// their manifests.
+// CredentialsRequest declares the cloud permissions that the ServiceAccounts of a component
+// need. Components and operators ship these objects of OpenShift's Cloud Credential Operator
+// (pkg/apis/cloudcredential/v1 in github.com/openshift/cloud-credential-operator) with their
+// manifests.
 type CredentialsRequest struct {
 	// Name is the name of the object. Identities and trust do not depend on its namespace.
 	Name string
@@ -37,7 +37,7 @@ type CredentialsRequest struct {
 	Permissions        Permissions
 }
 
-// Permissions are what a CredentialsRequest asks a cloud for.
+// Permissions are the permissions in a CredentialsRequest.
 type Permissions struct {
 	// Statements are the statements of an IAM policy, for AWS.
 	Statements []Statement `json:"statements,omitempty"`
@@ -189,8 +189,8 @@ func (b *BundleReader) Requests(cloud string) ([]*CredentialsRequest, error) {
 	return requests, errors.Join(errs...)
 }
 
-// newCredentialsRequest returns the request, or an error that names the field that is wrong or
-// cannot be expressed.
+// newCredentialsRequest returns the request, or an error that names the invalid or
+// unsupported field.
 func newCredentialsRequest(raw *rawRequest) (*CredentialsRequest, error) {
 	var spec rawSpec
 	if err := strict("spec", raw.Spec, &spec); err != nil {
@@ -265,7 +265,7 @@ const maxPolicy = 10240
 // permission matches a role, or an action of a role, with wildcards.
 var permission = regexp.MustCompile(`^[A-Za-z0-9*][A-Za-z0-9*_./:() -]*$`)
 
-// check returns an error for permissions that no command can grant.
+// check returns an error for permissions that cannot be granted by commands.
 func (p *Permissions) check(provider string) error {
 	const path = "spec.providerSpec: "
 	if len(p.Statements)+len(p.Roles)+len(p.Actions)+len(p.DataActions) == 0 {
@@ -312,7 +312,7 @@ func (p *Permissions) Policy() string {
 	return text.String()
 }
 
-// lines returns the request as sorted lines, one for each permission, name and setting.
+// lines returns a sorted line for each permission, name and setting of the request.
 func (r *CredentialsRequest) lines() []string {
 	lines := []string{"secret " + r.Namespace + "/" + r.Secret}
 	add := func(what string, values ...string) {

@@ -20,7 +20,7 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/mutate/injected"
 )
 
-// FromPod returns the Request of an injected pod of a ServiceAccount to a provider, without a
+// FromPod returns the Request with which an injected pod would ask a provider, without the
 // token.
 func FromPod(pod *injected.Pod, s *annotations.Settings, serviceAccount *metav1.ObjectMeta, name string) (*exchange.Request, error) {
 	index := slices.IndexFunc(s.Providers, func(d *annotations.Provider) bool { return d.Name == name })
@@ -62,7 +62,7 @@ func NewTrust(cloud string, token *Token) (Trust, error) {
 	return map[string]func(*Token) (Trust, error){"aws": trustAWS, "azure": trustAzure, "gcp": trustGCP}[cloud](token)
 }
 
-// Do calls exchange.Do, and adds the repair to an Answer that is not granted, if its cause is known.
+// Do calls exchange.Do, and adds the repair to a denial whose cause is known.
 func Do(ctx context.Context, client *http.Client, r *exchange.Request) (*exchange.Answer, error) {
 	answer, err := exchange.Do(ctx, client, r)
 	if err != nil || answer.Known == nil {
@@ -75,8 +75,8 @@ func Do(ctx context.Context, client *http.Client, r *exchange.Request) (*exchang
 	return answer, nil
 }
 
-// commands returns a part of the trust configuration with which the cloud would accept the token;
-// empty if the cloud needs no such part, or can never accept the token.
+// commands returns a part of the trust configuration with which the cloud would accept the
+// token, or "" if there is none.
 func commands(r *exchange.Request, format, part string) string {
 	claims, err := token.Parse(r.Token)
 	if err != nil {

@@ -22,7 +22,7 @@ import (
 )
 
 // The pods are those that the webhook makes.
-func TestFromPodIsWhatWasInjected(t *testing.T) {
+func TestFromPodReadsTheInjection(t *testing.T) {
 	t.Parallel()
 	s, err := annotations.NewSettings(provider.Builtin())
 	if err != nil {

@@ -27,13 +27,13 @@ import (
 const (
 	// DiscoveryPath is the path of the discovery document below the issuer.
 	DiscoveryPath = "/.well-known/openid-configuration"
-	// keysPath is where every API server serves its keys.
+	// keysPath is the path of the keys on every API server.
 	keysPath = "/openid/v1/jwks"
 	// maxBytes limits each document.
 	maxBytes = 1 << 20
 )
 
-// Discovery has fields of a discovery document.
+// Discovery contains fields of a discovery document.
 type Discovery struct {
 	Issuer  string `json:"issuer"`
 	JWKSURI string `json:"jwks_uri"`
@@ -44,7 +44,7 @@ type Discovery struct {
 // Documents are the public documents of an issuer.
 type Documents struct {
 	Discovery Discovery
-	// Keys are the public keys by their IDs. A key is its parameters, in one order.
+	// Keys maps key IDs to the parameters of the public keys, in a canonical order.
 	Keys map[string]string
 	// DiscoveryText and KeysText are the documents as they were read.
 	DiscoveryText, KeysText []byte
@@ -54,7 +54,7 @@ type Documents struct {
 	discoveryVersion, keysVersion version
 }
 
-// version is the version of an object in a cloud's storage.
+// version identifies the version of an object in cloud storage.
 type version struct{ ETag, Generation string }
 
 // Parse reads both documents.
@@ -91,8 +91,8 @@ func Parse(discovery, keys []byte) (*Documents, error) {
 	return &d, nil
 }
 
-// FromCluster reads the documents of the cluster itself. The response of the API server to a user
-// without the right is not an object, so the message of client-go's error would be "unknown".
+// FromCluster reads the documents from the API server. If the user lacks the right, the
+// response is not a Status, so client-go's error message would be "unknown".
 func FromCluster(ctx context.Context, client rest.Interface) (*Documents, error) {
 	var texts [2][]byte
 	for i, path := range []string{DiscoveryPath, keysPath} {
@@ -109,13 +109,13 @@ func FromCluster(ctx context.Context, client rest.Interface) (*Documents, error)
 	return Parse(texts[0], texts[1])
 }
 
-// unreadableError is the error of a document that its URL does not serve.
+// unreadableError is the error for a document that could not be read from its URL.
 type unreadableError struct{ error }
 
 // Unwrap returns the cause.
 func (e unreadableError) Unwrap() error { return e.error }
 
-// FromURL reads the documents of a URL without credentials, like a cloud.
+// FromURL reads the documents at a URL without credentials, as a cloud does.
 func FromURL(ctx context.Context, client *http.Client, base string) (*Documents, error) {
 	discovery, discoveryVersion, err := get(ctx, client, strings.TrimSuffix(base, "/")+DiscoveryPath)
 	if err != nil {
@@ -154,15 +154,15 @@ func get(ctx context.Context, client *http.Client, address string) ([]byte, vers
 	if err == nil && status != http.StatusOK {
 		err = unreadableError{fmt.Errorf("get %s: status %d %s", address, status, http.StatusText(status))}
 	}
-	// A network in front of the storage may make the ETag a weak one.
+	// A CDN in front of the storage may weaken the ETag.
 	etag := strings.Trim(strings.TrimPrefix(header.Get("ETag"), "W/"), `"`)
 	return bytes.TrimSpace(body), version{etag, header.Get("X-Goog-Generation")}, err
 }
 
-// Compare compares the public documents with the cluster. signing is the ID of the present
-// signing key, or empty if it is not known. wrong are mistakes for which clouds deny the
-// cluster's tokens. foreign are public keys that the cluster does not have: of other clusters with
-// the same issuer, or before or after a rotation.
+// Compare compares the public documents with the cluster. signing is the ID of the current
+// signing key, or empty if it is unknown. wrong lists mistakes for which clouds reject the
+// cluster's tokens. foreign lists public keys that the cluster does not have: keys of other
+// clusters with the same issuer, or previous or future ones.
 func Compare(cluster, public *Documents, signing string) (wrong, foreign []string) {
 	if got, want := public.Discovery.Issuer, cluster.Discovery.Issuer; got != want {
 		wrong = append(wrong, fmt.Sprintf("the public issuer is %q, but tokens have %q", got, want))
@@ -185,8 +185,8 @@ func Compare(cluster, public *Documents, signing string) (wrong, foreign []strin
 // KeyIDs returns the IDs of the keys, sorted.
 func (d *Documents) KeyIDs() []string { return slices.Sorted(maps.Keys(d.Keys)) }
 
-// Public reports whether a cloud could read the documents of the issuer: it is an
-// https URL of a host that is not the cluster's own.
+// Public reports whether the issuer is an https URL whose host is not internal to the
+// cluster.
 func Public(issuer string) bool {
 	u, err := url.Parse(issuer)
 	if err != nil || u.Scheme != "https" {

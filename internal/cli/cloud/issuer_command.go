@@ -54,8 +54,8 @@ func newTrustIssuerCommand(c *command.CLI) *cobra.Command {
 
 type issuerResult struct {
 	Issuer string `json:"issuer"`
-	// Keys are the IDs of the keys that the API server serves. SigningKey signs at
-	// present; it is empty if the user may not request a token.
+	// Keys are the IDs of the keys that the API server serves. SigningKey is the current
+	// signing key, or empty if the user may not request a token.
 	Keys       []string `json:"keys"`
 	SigningKey string   `json:"signingKey,omitempty"`
 }
@@ -77,13 +77,13 @@ func (k *trustIssuerCommand) run(ctx context.Context) error {
 	}
 	result := &issuerResult{Issuer: documents.Discovery.Issuer, Keys: documents.KeyIDs()}
 	if result.SigningKey, err = SigningKey(ctx, k.CLI, client); err != nil {
-		k.Note("warning: the key that signs at present is not known: %v", err)
+		k.Note("warning: the current signing key is unknown: %v", err)
 	}
 	return k.Write(k.CLI, result)
 }
 
-// SigningKey returns the ID of the key that signs tokens at present. It requests one, which it
-// shows to nobody.
+// SigningKey returns the ID of the current signing key, from a token that it requests and
+// discards.
 func SigningKey(ctx context.Context, c *command.CLI, client kubernetes.Interface) (string, error) {
 	namespace, err := c.Namespace()
 	if err != nil {

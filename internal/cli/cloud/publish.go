@@ -28,7 +28,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
 )
 
-// publicKey is a public key as an API server serves it.
+// publicKey is a public key in the API server's format.
 type publicKey struct {
 	Use   string `json:"use"`
 	Type  string `json:"kty"`
@@ -41,8 +41,8 @@ type publicKey struct {
 	Y     string `json:"y,omitempty"`
 }
 
-// FromPublicKeys returns the documents of a future cluster with this issuer and these PEM keys, as in
-// the file of kube-apiserver's --service-account-key-file.
+// FromPublicKeys returns the documents of a future cluster with this issuer and these PEM
+// keys, in the format of kube-apiserver's --service-account-key-file.
 func FromPublicKeys(issuer string, pem []byte) (*Documents, error) {
 	parsed, err := keyutil.ParsePublicKeysPEM(pem)
 	if err != nil {
@@ -94,10 +94,10 @@ func newPublicKey(key any) (publicKey, error) {
 	return p, nil
 }
 
-// Merge returns the documents to publish: the keys of the cluster, and with fleet the published keys
-// of other clusters, but those in remove. published may be nil. Without fleet, a key that the
-// cluster does not have is an error unless it is in remove: nobody knows whether a cluster signs
-// with it.
+// Merge returns the documents to publish: the keys of the cluster and, with fleet, the
+// published keys of other clusters, except those in remove. published may be nil. Without
+// fleet, a published key that the cluster does not have is an error unless it is in remove,
+// because another cluster may sign with it.
 func (d *Documents) Merge(published *Documents, fleet bool, remove []string) (*Documents, error) {
 	var kept []string
 	if published != nil {
@@ -143,9 +143,8 @@ func listOf(ids []string) string {
 	return strings.Join(ids, ", ")
 }
 
-// At returns the documents as they must be published, so that the issuer is url:
-// the discovery document names that URL, and the keys below it. It returns an error
-// for keys that must not be published.
+// At returns the documents for the issuer url: the discovery document names url and, below
+// it, the keys. It returns an error for private keys.
 func (d *Documents) At(url string) (*Documents, error) {
 	if err := errors.Join(CheckIssuer(url), d.secret()); err != nil {
 		return nil, err
@@ -166,7 +165,7 @@ func (d *Documents) At(url string) (*Documents, error) {
 	return &at, nil
 }
 
-// secret returns the reason if one of the keys must not be published.
+// secret returns an error if one of the keys must not be published.
 func (d *Documents) secret() error {
 	for _, id := range d.KeyIDs() {
 		var private struct { // the members of private keys (RFC 7518)
@@ -185,12 +184,11 @@ func (d *Documents) secret() error {
 	return nil
 }
 
-// pathIn returns the path of a document in a directory, by its path below the issuer.
+// pathIn returns the path of a document in a directory.
 func pathIn(dir, document string) string { return filepath.Join(dir, filepath.FromSlash(document)) }
 
-// UpdateDirectory replaces the documents in a directory with the result of change, which gets the
-// current documents, or nil if there are none. If two callers do so at once, one of them gets an
-// error.
+// UpdateDirectory replaces the documents in a directory with the result of change, which gets
+// the current documents, or nil if there are none. A second concurrent caller gets an error.
 func UpdateDirectory(dir string, change func(published *Documents) (*Documents, error)) (err error) {
 	const everybodyReads, everybodyLists = 0o644, 0o755
 	if err := os.MkdirAll(dir, everybodyLists); err != nil {
@@ -239,14 +237,14 @@ func fromDirectory(dir string) (*Documents, error) {
 	return published, nil
 }
 
-// file is a document, with its path below the issuer and the version that it replaces.
+// file is a document with its path below the issuer and the version that it replaces.
 type file struct {
 	Path, Text string
 	version
 }
 
-// files returns the documents. The keys come first, so that the discovery document never names keys
-// that are not there.
+// files returns the documents, the keys first, so that the discovery document never names
+// keys that do not exist.
 func (d *Documents) files() []file {
 	return []file{
 		{Path: keysPath[1:], Text: string(bytes.TrimRight(d.KeysText, "\n")) + "\n"},
@@ -272,15 +270,14 @@ func (d *Documents) changed(published *Documents) []file {
 	return files
 }
 
-// Place is where documents are uploaded to.
+// Place is the destination of an upload.
 type Place struct {
 	// Host is the bucket, or the account of Azure, and Below is the path with its slashes.
 	// Container and Folder are the parts of the path for Azure.
 	Host, Below, Container, Folder string
 
 	scheme string
-	// issuer matches the issuer that the place has if nothing is in front of it, such as a
-	// content delivery network.
+	// issuer matches the issuers of the place without a CDN in front of it.
 	issuer *regexp.Regexp
 }
 
@@ -308,7 +305,7 @@ func ParsePlace(text string) (*Place, error) {
 	return p, nil
 }
 
-// Has reports whether the documents of an issuer with this URL belong to the place.
+// Has reports whether the place serves the documents of an issuer with this URL.
 func (p *Place) Has(issuer string) bool { return p.issuer.MatchString(issuer) }
 
 // Shell returns the commands that upload the documents that differ from the published ones, or "" if

@@ -356,7 +356,7 @@ func TestUpload(t *testing.T) {
 	}
 }
 
-func TestUploadOfWhatChanged(t *testing.T) {
+func TestOnlyChangedDocumentsAreUploaded(t *testing.T) {
 	t.Parallel()
 	own, published := documents(t, "https://issuer.example/a", keyA), documents(t, "https://issuer.example/a", keyA, keyB)
 	place, err := cloud.ParsePlace("s3://bucket")

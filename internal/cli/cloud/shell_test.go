@@ -26,7 +26,7 @@ func TestQuoteIsOneWordThatNothingExpands(t *testing.T) {
 	}
 }
 
-func TestFileHasTheTextAsItIs(t *testing.T) {
+func TestFileKeepsTheTextUnchanged(t *testing.T) {
 	t.Parallel()
 	const json = `{"a": "$HOME 'b' \"c\" \\ EOF"}`
 	directory := t.TempDir()

@@ -37,7 +37,7 @@ const (
 	maxDuration        = 5 * time.Minute
 )
 
-// Target selects the tokens that Exchange presents, and the clouds.
+// Target selects the tokens and clouds of Exchange.
 type Target struct {
 	// Namespace is empty for all namespaces, and ServiceAccount for all ServiceAccounts that
 	// ask for an identity.
@@ -50,9 +50,9 @@ type Target struct {
 	*reader
 }
 
-// Exchange presents a token of each ServiceAccount to its clouds, from this machine, and
-// returns a line for each: accepted, denied with the cause and its repair, or skipped. No
-// line has a token or a credential.
+// Exchange presents a token of each ServiceAccount to its clouds from this machine, and
+// returns a finding for each: accepted, denied with the cause and its repair, or skipped. No
+// finding contains a token or a credential.
 func (x *Target) Exchange(ctx context.Context, c *command.CLI) (lines []finding.Finding, err error) {
 	ctx, cancel := context.WithTimeout(ctx, maxDuration)
 	defer cancel()
@@ -78,7 +78,7 @@ func (x *Target) Exchange(ctx context.Context, c *command.CLI) (lines []finding.
 	return append(lines, last), nil
 }
 
-// selected returns the metadata of the ServiceAccounts, and how many are over the limit.
+// selected returns the metadata of the ServiceAccounts, and the number of those above the limit.
 func (x *Target) selected(ctx context.Context) (all []*metav1.ObjectMeta, omitted int, err error) {
 	if x.ServiceAccount != "" {
 		one, err := x.serviceAccount(ctx, x.Namespace, x.ServiceAccount)
@@ -97,8 +97,8 @@ func (x *Target) selected(ctx context.Context) (all []*metav1.ObjectMeta, omitte
 	return all, omitted, err
 }
 
-// exchangeAll returns the lines of the ServiceAccounts, in their order, and the command that
-// exchanges a token in a pod of the first of them that has a cloud.
+// exchangeAll returns the findings about the ServiceAccounts, in their order, and the command
+// that exchanges a token inside a pod of the first one with a cloud.
 func (x *Target) exchangeAll(ctx context.Context, all []*metav1.ObjectMeta) ([]finding.Finding, string) {
 	lines, inPod := make([][]finding.Finding, len(all)), make([]string, len(all))
 	var group errgroup.Group
@@ -197,8 +197,7 @@ func lineOf(subject string, a *exchange.Answer, err error) finding.Finding {
 	return finding.Fail("", fix, "troubleshooting/cloud-denies.md", "%s denies the token: %s: %s", subject, a.Code, a.Message)
 }
 
-// unknown returns the line for something that could not be checked. A missing right has its
-// name.
+// unknown returns the finding for a check that could not run, with the missing right, if any.
 func unknown(what string, err error) finding.Finding {
 	if right := finding.LackedRight(err); right != "" {
 		return finding.Skip(finding.MissingRight, "Ask an administrator for the right.", "", "%s: not known: you may not %s", what, right)
@@ -206,11 +205,10 @@ func unknown(what string, err error) finding.Finding {
 	return finding.Skip("", "Try again. If the error persists, look at the program that returned it.", "", "%s: not known: %v", what, err)
 }
 
-// notFromAPod is a limit of every exchange.
+// notFromAPod is a limitation of every exchange.
 const notFromAPod = "this machine asked the cloud. The network of a pod may differ: NetworkPolicies, proxies, private endpoints and DNS"
 
-// reader reads ServiceAccounts, and the tokens that their pods present to the clouds. It may be
-// used concurrently.
+// reader reads ServiceAccounts and requests their tokens. It may be used concurrently.
 type reader struct {
 	*command.CLI
 	settings *annotations.Settings
@@ -218,9 +216,8 @@ type reader struct {
 	asker    *workload.Asker
 }
 
-// newReader returns a reader. With evaluate, the reader evaluates the rules of the webhook and
-// sends no dry runs, if the settings are known: otherwise only the webhook itself knows the
-// identities of new pods.
+// newReader returns a reader. With evaluate, the reader evaluates the rules of the webhook
+// instead of sending dry runs, unless the settings are unknown.
 func newReader(ctx context.Context, c *command.CLI, evaluate bool) (*reader, error) {
 	s, err := c.Settings(ctx)
 	if err != nil {
@@ -311,8 +308,8 @@ func NewTokenCommand(c *command.CLI) *cobra.Command {
 	return cmd
 }
 
-// AddEndpoint adds the flags that send tokens to another place than the cloud. They are
-// for tests and for private endpoints, so no help text shows them.
+// AddEndpoint adds the hidden flags that send tokens to another endpoint, for tests and
+// private endpoints.
 func AddEndpoint(fs *pflag.FlagSet, endpoint, caFile *string) {
 	fs.StringVar(endpoint, "endpoint", "", "With --exchange: scheme and host to use instead of the cloud's, such as https://sts.example.com.")
 	fs.StringVar(caFile, "ca-file", "", "With --exchange: PEM file with the CA of the cloud's certificate. Defaults to the CAs of the system.")
@@ -325,8 +322,8 @@ type tokenResult struct {
 	Namespace      string        `json:"namespace"`
 	ServiceAccount string        `json:"serviceAccount"`
 	Claims         *token.Claims `json:"claims"`
-	// Exchange has the cloud's response for each identity: of the ServiceAccount, and of its
-	// profiles.
+	// Exchange contains the cloud's response for the identity of the ServiceAccount and for
+	// each profile.
 	Exchange []*exchange.Answer `json:"exchange,omitempty"`
 	// InPod is the command that exchanges the token in a pod.
 	InPod string `json:"inPod,omitempty"`
@@ -373,8 +370,8 @@ func (k *tokenCommand) run(ctx context.Context, args []string) error {
 	return command.FoundIf(denied, k.Write(k.CLI, result))
 }
 
-// request returns the Request for the receiver: of the ServiceAccount's pods, or only with an
-// audience.
+// request returns the Request for the receiver, as in the ServiceAccount's pods, or only with
+// an audience.
 func (k *tokenCommand) request(ctx context.Context, read *reader, namespace, name string) (*exchange.Request, error) {
 	if !slices.ContainsFunc(read.settings.Providers, func(d *annotations.Provider) bool { return d.Name == k.receiver && !d.Plain() }) {
 		return &exchange.Request{Namespace: namespace, ServiceAccount: name, Audience: k.receiver, ExpirationSeconds: read.settings.TokenExpirationSeconds}, nil
@@ -393,8 +390,8 @@ func (k *tokenCommand) request(ctx context.Context, read *reader, namespace, nam
 	return FromPod(pod, read.settings, serviceAccount, k.receiver)
 }
 
-// present adds the responses of the cloud to the result. Profiles that are assumed with
-// the credentials of another profile are left out.
+// present adds the responses of the cloud to the result. It skips profiles with a source
+// profile.
 func (k *tokenCommand) present(ctx context.Context, r *exchange.Request, result *tokenResult) error {
 	client, err := exchange.NewClient(k.caFile)
 	if err != nil {

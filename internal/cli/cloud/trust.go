@@ -1,7 +1,7 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cloud has the commands that deal with the clouds: trust and token.
+// Package cloud implements the commands trust and token.
 //
 //	aws, azure, gcp  one cloud each: the .go file checks the values of its trust
 //	                 configuration; the .tmpl file has the configuration as JSON, as
@@ -45,7 +45,7 @@ type Token struct {
 	Audience string
 	// Others are the tokens of other ServiceAccounts for the same identity.
 	Others []*Token
-	// Prefix starts the keys of Lanyard's annotations. Annotate are the annotations that the
+	// Prefix is the prefix of Lanyard's annotations. Annotate lists the annotations that the
 	// ServiceAccount still needs, as KEY=VALUE. ClientIDKey is the key of the annotation with
 	// Azure's client ID, if the ServiceAccount lacks it.
 	Prefix      string
@@ -53,15 +53,15 @@ type Token struct {
 	ClientIDKey string
 	// Values are the values of the provider's parameters.
 	Values annotations.Values
-	// Identity is the name of a managed identity of Azure, by default Name. ResourceGroup is the
-	// identity's; if it is empty, the shell and Terraform ask for the group.
+	// Identity is the name of the managed identity, by default Name. ResourceGroup is its
+	// resource group; if empty, the output asks for it.
 	Identity, ResourceGroup string
-	// Project is the ID of the project of Google's pool; if it is empty, the shell looks the ID up.
+	// Project is the project ID of Google's pool; if empty, the commands look it up.
 	Project string
 	// Grant are permissions that the identity gets, or nil if the user gives it some.
 	Grant *Grant
-	// JWKS are the cluster's public keys, to be uploaded; if it is empty, the provider reads the
-	// keys from the issuer.
+	// JWKS contains the cluster's public keys to upload, or is empty if the provider reads
+	// the issuer.
 	JWKS string
 }
 
@@ -82,7 +82,7 @@ func (t *Token) Subject() string {
 	return "system:serviceaccount:" + t.Namespace + ":" + t.ServiceAccount
 }
 
-// check returns an error if no cloud could trust the tokens.
+// check returns an error for tokens that no cloud could trust.
 func (t *Token) check() error {
 	for _, field := range [][2]string{{"namespace", t.Namespace}, {"ServiceAccount", t.ServiceAccount}, {"audience", t.Audience}} {
 		if field[1] == "" {
@@ -109,13 +109,13 @@ func CheckIssuer(issuer string) error {
 // maxName is the length of the longest name of an object in a cloud.
 const maxName = 64
 
-// Name returns the name of an object that belongs to the ServiceAccount, such as
-// shop-cart. A name that is too long is cut and gets a hash of the whole.
+// Name returns the name of a cloud object for the ServiceAccount, for example shop-cart. A
+// name that is too long is truncated and gets a hash of the whole.
 func (t *Token) Name() string {
 	return shorten(strings.ReplaceAll(t.Namespace+"-"+t.ServiceAccount, ".", "-"), t.Subject(), maxName)
 }
 
-// shorten returns a name that is not longer than limit. A cut name ends with a hash of whole.
+// shorten truncates a name to limit. A truncated name ends with a hash of whole.
 func shorten(name, whole string, limit int) string {
 	if len(name) <= limit {
 		return name
@@ -125,8 +125,8 @@ func shorten(name, whole string, limit int) string {
 	return strings.TrimRight(name[:limit-len(suffix)], "-") + suffix
 }
 
-// Label returns the name of a Terraform resource that belongs to the
-// ServiceAccount, such as shop_cart.
+// Label returns the name of a Terraform resource for the ServiceAccount, for example
+// shop_cart.
 func (t *Token) Label() string { return identifier(t.Namespace + "_" + t.ServiceAccount) }
 
 // Trust is the configuration with which a cloud trusts the tokens of a ServiceAccount: the executed
@@ -144,7 +144,7 @@ func fill(cloud string, token *Token, values any) (Trust, error) {
 	return execute(values, "common.tmpl", cloud+".tmpl")
 }
 
-// execute returns the texts of the templates in files, by their names.
+// execute executes the templates in files, and returns their texts by name.
 func execute(values any, files ...string) (Trust, error) {
 	functions := template.FuncMap{"sh": Quote, "file": File, "base": path.Base, "public": Public, "json": compact, "tf": literal, "tfdoc": heredoc, "tflist": list, "id": identifier, "cut": cut, "join": strings.Join}
 	parsed, err := template.New("").Funcs(functions).ParseFS(templates, files...)
@@ -162,7 +162,7 @@ func execute(values any, files ...string) (Trust, error) {
 	return all, nil
 }
 
-// MarshalJSON returns the configuration in the form that the cloud itself uses.
+// MarshalJSON returns the configuration in the cloud's own format.
 func (t Trust) MarshalJSON() ([]byte, error) { return []byte(t["json"]), nil }
 
 // Text returns a part of the configuration for the shell or for Terraform, or a repair;
@@ -183,18 +183,18 @@ func identifier(text string) string {
 	return text
 }
 
-// literal returns a text as a string of Terraform, which expands nothing in it.
+// literal returns a text as a Terraform string without expansion.
 func literal(text string) string { return unexpanded(compact(text)) }
 
-// unexpanded returns the text of a string of Terraform, in which it expands nothing.
+// unexpanded escapes a text for a Terraform string without expansion.
 func unexpanded(text string) string {
 	return strings.NewReplacer("${", "$${", "%{", "%%{").Replace(text)
 }
 
-// heredoc returns JSON as a string of Terraform of several lines.
+// heredoc returns JSON as a Terraform heredoc.
 func heredoc(json string) string { return "<<EOF\n" + unexpanded(json) + "\nEOF" }
 
-// list returns texts as a list of Terraform, in a block that is indented.
+// list returns texts as a Terraform list in an indented block.
 func list(indent int, texts []string) string {
 	margin := "\n" + strings.Repeat(" ", indent)
 	var all strings.Builder
@@ -207,7 +207,7 @@ func list(indent int, texts []string) string {
 	return "[" + all.String() + margin + "]"
 }
 
-// cut returns the parts of KEY=VALUE.
+// cut splits KEY=VALUE.
 func cut(annotation string) []string { return strings.SplitN(annotation, "=", 2) }
 
 // compact returns a value as JSON without the escapes for HTML.
@@ -221,7 +221,7 @@ func compact(value any) string {
 	return strings.TrimSuffix(text.String(), "\n")
 }
 
-// Quote returns a text as one word, in which the shell expands nothing.
+// Quote quotes a text as one word for the shell.
 func Quote(text string) string {
 	if plainWord.MatchString(text) {
 		return text
@@ -229,21 +229,20 @@ func Quote(text string) string {
 	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }
 
-// File returns the command that writes JSON into a file. name is a word of the
-// shell.
+// File returns the command that writes JSON to a file. name is a shell word.
 func File(name, json string) string {
 	// No line of JSON is EOF.
 	return "cat > " + name + " <<'EOF'\n" + strings.TrimSuffix(json, "\n") + "\nEOF\n"
 }
 
-// noTrust is the text of a custom provider whose file has none, behind the license.
+// noTrust is the default text of a custom provider, after the license header.
 //
 //go:embed notrust.txt
 var noTrust string
 
 // NewCustom returns the trust configuration of a custom provider: the text in the
-// configuration file, with the values. A line with a value that is not set is left out. A
-// command in front of the text writes the public keys of the cluster into a file.
+// configuration file with the values filled in. Lines with an unset value are omitted. If
+// needed, a command before the text writes the public keys of the cluster to a file.
 func NewCustom(token *Token, d *annotations.Provider) (Trust, error) {
 	all := annotations.Values{}
 	maps.Copy(all, token.Values)
@@ -259,7 +258,7 @@ func NewCustom(token *Token, d *annotations.Provider) (Trust, error) {
 	}
 	_, without, _ := strings.Cut(noTrust, "\n\n")
 	template := cmp.Or(d.Trust, without)
-	// Lanyard does not know where in a command a value is, so it cannot quote the value.
+	// Lanyard cannot quote the value, because it does not know its position in a command.
 	for _, name := range d.TrustValues() {
 		if value := all[name]; value != "" && !plainWord.MatchString(value) && strings.Contains(template, "{"+name+"}") {
 			return nil, fmt.Errorf("%s %q: a shell may expand it, so it is not written into commands; use only letters, digits and @%%+=:,./_-", name, value)
@@ -270,7 +269,7 @@ func NewCustom(token *Token, d *annotations.Provider) (Trust, error) {
 			text.WriteString(expanded)
 		}
 	}
-	// A value that the text does not have may be an example.
+	// A value that the text does not contain may be an example.
 	used := maps.Clone(token.Values)
 	maps.DeleteFunc(used, func(name, _ string) bool { return d.Trust != "" && !d.TrustHas(name) })
 	return fill("custom", token, struct {

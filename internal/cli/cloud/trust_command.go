@@ -26,7 +26,7 @@ import (
 //go:embed help/*.txt
 var helps embed.FS
 
-// help returns the text of a command for command.New. A test reads the texts of all commands.
+// help returns the help text of a command for command.New.
 func help(name string) string {
 	text, _ := helps.ReadFile("help/" + name + ".txt")
 	return string(text)
@@ -68,7 +68,7 @@ func NewTrustCommand(c *command.CLI) *cobra.Command {
 	return k.cmd
 }
 
-// trustCommand is trust for one provider.
+// trustCommand is the command trust for one provider.
 type trustCommand struct {
 	*command.CLI
 	command.Output
@@ -76,22 +76,22 @@ type trustCommand struct {
 	provider       string
 	part, audience string
 	uploadKeys     bool // gcp and custom providers only
-	// given are the values of the flags that stand for annotations, by the provider's names.
+	// given contains the values of flags that override annotations, by parameter.
 	given map[string]string
-	// flags has the values of flags that are about all ServiceAccounts.
+	// flags contains the flags that apply to all ServiceAccounts.
 	flags Token
-	// bundle has the flags for CredentialsRequests.
+	// bundle contains the flags for CredentialsRequests.
 	bundle bundle
 
 	settings   *annotations.Settings
 	definition *annotations.Provider
-	// token is of the ServiceAccount that is looked at, and values are the annotations that the
-	// provider reads: its own, or of flags.
+	// token belongs to the current ServiceAccount, and values are its annotations or the
+	// flags that override them.
 	token  *Token
 	values map[string]string
 }
 
-// custom reports whether the provider is not one of the clouds.
+// custom reports whether the provider is a custom one.
 func (k *trustCommand) custom() bool { return !slices.Contains(clouds(), k.provider) }
 
 // cloudCommands returns the commands for the clouds.
@@ -122,8 +122,8 @@ func newCloudCommand(c *command.CLI, name string) *trustCommand {
 	return k
 }
 
-// serviceAccountNames returns the names of the arguments: NAME, serviceaccount/NAME or
-// serviceaccount NAME, without asking an API server about the type.
+// serviceAccountNames parses the arguments NAME, serviceaccount/NAME or serviceaccount NAME,
+// without an API server.
 func serviceAccountNames(args []string) (names []string, err error) {
 	types := []string{"serviceaccount", "serviceaccounts", "sa"}
 	if len(args) > 1 && slices.Contains(types, args[0]) {
@@ -153,7 +153,7 @@ func (k *trustCommand) addFlags(title string, formats ...string) {
 	k.cmd.Flags().StringVar(&k.audience, "audience", "", "Audience of the tokens. Defaults to the audience in the annotations, or else the audience that "+title+" expects.")
 }
 
-// parameter adds a flag that stands for an annotation of the provider.
+// parameter adds a flag that overrides an annotation of the provider.
 func (k *trustCommand) parameter(name, usage string) {
 	k.given[name] = ""
 	k.cmd.Flags().String(name, "", usage+" Defaults to the annotation "+k.provider+"-"+name+".")
@@ -199,7 +199,7 @@ func (k *trustCommand) run(ctx context.Context, args []string) error {
 	return k.Write(k.CLI, &trustResult{trust, cmp.Or(k.Format, outputShell), k.part})
 }
 
-// warn warns about what the configuration for a token may lack.
+// warn warns if the configuration for a token may be incomplete.
 func (k *trustCommand) warn(t *Token) {
 	if err := k.Webhook.Unread; err != nil && k.audience == "" {
 		k.Note("warning: the settings of the webhook could not be read, so the audience %s may not be the cluster's: %v. Pass the configuration file with --config.", t.Audience, err)
@@ -209,7 +209,7 @@ func (k *trustCommand) warn(t *Token) {
 	}
 }
 
-// tokens returns the tokens of the ServiceAccounts, which must be for one identity.
+// tokens returns the tokens of the ServiceAccounts, which must have the same identity.
 func (k *trustCommand) tokens(ctx context.Context, names []string) (first *Token, err error) {
 	var values map[string]string // of the first one
 	for _, name := range names {
@@ -235,7 +235,7 @@ func (k *trustCommand) tokens(ctx context.Context, names []string) (first *Token
 	return first, nil
 }
 
-// share copies the identity from the annotations of another ServiceAccount, which may be nil, to a
+// share copies the identity from the annotations of another ServiceAccount, if any, to a
 // ServiceAccount without one.
 func (k *trustCommand) share(of map[string]string) {
 	for i := range k.definition.Parameters {
@@ -247,7 +247,7 @@ func (k *trustCommand) share(of map[string]string) {
 	}
 }
 
-// differs returns an error if the token is for another identity than the first one.
+// differs returns an error if the token has a different identity than the first one.
 func (k *trustCommand) differs(first *Token) error {
 	t := k.token
 	for i := range k.definition.Parameters {
@@ -263,7 +263,7 @@ func (k *trustCommand) differs(first *Token) error {
 	return nil
 }
 
-// isOfIdentity reports whether the parameter says which identity is trusted.
+// isOfIdentity reports whether the parameter identifies the trusted identity.
 func isOfIdentity(d *annotations.Provider, p *annotations.Parameter) bool {
 	return !p.ClusterOnly && (p.Identity || p.Required || slices.Contains(d.PrincipalParameters, p.Name))
 }
@@ -282,7 +282,7 @@ func IdentityOf(s *annotations.Settings, all map[string]string) map[string]strin
 	return identity
 }
 
-// define looks for the provider. For a custom one, its settings must be known.
+// define looks up the provider. For a custom one, the settings must be known.
 func (k *trustCommand) define() error {
 	known := clouds()
 	for _, d := range k.settings.Providers {
@@ -334,7 +334,7 @@ func (k *trustCommand) readAnnotations(ctx context.Context) error {
 	return nil
 }
 
-// completeIssuer sets the issuer unless a flag has done so, and the public keys of the cluster if
+// completeIssuer sets the issuer, unless a flag did, and the public keys of the cluster if
 // they must be uploaded.
 func (k *trustCommand) completeIssuer(ctx context.Context, t *Token) error {
 	d := k.definition
@@ -364,7 +364,7 @@ func (k *trustCommand) completeIssuer(ctx context.Context, t *Token) error {
 	return nil
 }
 
-// set sets an annotation. The ServiceAccount still needs an annotation with another value.
+// set sets an annotation, and notes it as needed if the ServiceAccount has a different value.
 func (k *trustCommand) set(name, value string) {
 	if key := annotations.Key(k.definition, name); value != "" && k.values[key] != value {
 		k.values[key] = value
@@ -372,8 +372,8 @@ func (k *trustCommand) set(name, value string) {
 	}
 }
 
-// identify sets the identity to trust, as the webhook reads it: from the flags, the
-// annotations and the defaults of the cluster, in this order.
+// identify determines the identity as the webhook does: from the flags, the annotations and
+// the cluster's defaults, in this order.
 func (k *trustCommand) identify() error {
 	d, s := k.definition, k.settings
 	for _, name := range slices.Sorted(maps.Keys(k.given)) {
@@ -397,8 +397,7 @@ func (k *trustCommand) identify() error {
 // anyGUID stands for the IDs of Azure's client and tenant, which trust does not need.
 const anyGUID = "00000000-0000-0000-0000-000000000000"
 
-// complete sets the annotations without which the ServiceAccount does not ask for an
-// identity of the provider.
+// complete sets the annotations that are missing for an identity of the provider.
 func (k *trustCommand) complete() error {
 	d := k.definition
 	asks := slices.ContainsFunc(d.Parameters, func(p annotations.Parameter) bool {
@@ -443,8 +442,8 @@ func (k *trustCommand) noParameter(name, key string) error {
 	return command.Usagef("%s is missing: the ServiceAccount has no annotation %s, and %s", flag, key, defaults)
 }
 
-// mistake returns a mistake in an annotation, or in the flag that stands for the annotation.
-// prefix starts the keys of the provider's annotations.
+// mistake returns the error for a mistake in an annotation or in the flag that overrides it.
+// prefix is the prefix of the provider's annotations.
 func (k *trustCommand) mistake(err *field.Error, prefix string) error {
 	key := strings.TrimSuffix(strings.TrimPrefix(err.Field, "metadata.annotations["), "]")
 	from, name := "annotation "+key, strings.TrimPrefix(key, prefix)
@@ -457,7 +456,7 @@ func (k *trustCommand) mistake(err *field.Error, prefix string) error {
 	return fmt.Errorf("%s: %s", from, err.ErrorBody())
 }
 
-// trustResult is a configuration in one of its formats.
+// trustResult is a configuration in one format.
 type trustResult struct {
 	Trust
 	format, part string

@@ -150,8 +150,7 @@ func TestAzureHasALimitOfServiceAccounts(t *testing.T) {
 	}
 }
 
-// The words of hostile names must reach the programs as they are, and nothing in
-// them must run.
+// Programs must receive hostile names unchanged, and the shell must run nothing in them.
 func TestShellQuotesEverything(t *testing.T) {
 	t.Parallel()
 	const hostile = `https://issuer.example.com/'$(touch${IFS}owned)'"\` + "`id`" + `;x`
@@ -377,7 +376,7 @@ func withPrefix(token cloud.Token) cloud.Token {
 	return token
 }
 
-// Every repair runs as it is, with stand-ins for the programs.
+// Every repair runs unmodified, with stand-ins for the programs.
 func TestRepairsAreScripts(t *testing.T) {
 	t.Parallel()
 	azure, err := newAzure(tokenFor("api://AzureADTokenExchange"), azureOptions{ClientID: "55556666-cccc-7777-dddd-8888eeee9999"})()

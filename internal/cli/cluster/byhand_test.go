@@ -9,7 +9,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 )
 
-func TestWhatMustBeRestartedByHand(t *testing.T) {
+func TestKindsThatMustBeRestartedByHand(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct{ kind, object, want string }{
 		"a Deployment":                  {"deployment", "{spec: {strategy: {type: Recreate}}}", ""},

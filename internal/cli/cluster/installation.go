@@ -1,8 +1,8 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cluster knows the parts of a cluster that concern Lanyard: what is installed, for which
-// namespaces and pods it is called, and the kinds that have pods.
+// Package cluster reads the parts of a cluster that concern Lanyard: what is installed, for
+// which namespaces and pods it is called, and the kinds that have pods.
 //
 //	survey.go        reads the installation, its policies and its settings
 //	webhook.go       reads the Deployment of the webhook, and its options
@@ -29,16 +29,14 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
-// The entries of the webhook configurations. Their names do not depend on the
-// prefix of the annotations.
+// Names of the webhooks in the webhook configurations.
 const (
 	PodWebhook            = "pods.lanyard.dev"
 	ServiceAccountWebhook = "serviceaccounts.lanyard.dev"
 	ProbeWebhook          = probe.Webhook
 )
 
-// Find returns the mutating webhook configurations of Lanyard: one, unless it is
-// not installed, or twice.
+// Find returns the mutating webhook configurations of Lanyard, usually one.
 func Find(all []admissionregistrationv1.MutatingWebhookConfiguration) []*admissionregistrationv1.MutatingWebhookConfiguration {
 	var found []*admissionregistrationv1.MutatingWebhookConfiguration
 	for i := range all {
@@ -67,7 +65,7 @@ func Entry(configuration *admissionregistrationv1.MutatingWebhookConfiguration, 
 	return &configuration.Webhooks[i]
 }
 
-// Registered returns the facts about a webhook configuration that matter beside Lanyard.
+// Registered describes the webhook configuration of another program.
 func Registered(configuration *admissionregistrationv1.MutatingWebhookConfiguration) peer.Registration {
 	r := peer.Registration{Name: configuration.Name, Labels: configuration.Labels}
 	for i := range configuration.Webhooks {
@@ -78,33 +76,33 @@ func Registered(configuration *admissionregistrationv1.MutatingWebhookConfigurat
 	return r
 }
 
-// GuardPolicies returns the names of the policies that deny pods without their credentials.
+// GuardPolicies returns the names of the policies of the guard.
 func GuardPolicies(configuration *admissionregistrationv1.MutatingWebhookConfiguration) []string {
 	return []string{configuration.Name + GuardPods, configuration.Name + GuardInjected}
 }
 
-// Unguarded reports whether a ServiceAccount needs credentials but the guard does not
-// know it: it lacks the label, or an identity is not adopted from its peer yet.
+// Unguarded reports whether a ServiceAccount needs credentials but is not guarded, because it
+// lacks the label or an identity was not adopted yet.
 func Unguarded(s *annotations.Settings, serviceAccount *metav1.PartialObjectMetadata) bool {
 	labelled := annotations.IsGuarded(serviceAccount.Labels[annotations.IdentityLabel])
 	return !labelled && s.AskForIdentity(serviceAccount.Annotations) || peer.Adoptable(s, peer.Of(s), serviceAccount.Annotations)
 }
 
-// Guard is whether the guard knows a ServiceAccount that asks for an identity.
+// Guard says whether a ServiceAccount that asks for an identity is guarded.
 type Guard string
 
 const (
 	// GuardOn means that the ServiceAccount has the label that the guard selects by.
 	GuardOn Guard = "guarded"
-	// GuardOff means that it lacks the label, or that an identity is not adopted from
+	// GuardOff means that it lacks the label, or that an identity was not adopted from
 	// another webhook's annotations yet.
 	GuardOff Guard = "unguarded"
 	// GuardExcluded means that Lanyard is not called for its namespace.
 	GuardExcluded Guard = "excluded"
 )
 
-// GuardOf returns whether the guard knows a ServiceAccount. called reports whether Lanyard
-// is called for its namespace.
+// GuardOf returns whether a ServiceAccount is guarded. called reports whether Lanyard is
+// called for its namespace.
 func GuardOf(s *annotations.Settings, serviceAccount *metav1.PartialObjectMetadata, called bool) Guard {
 	switch {
 	case !called:
@@ -115,9 +113,8 @@ func GuardOf(s *annotations.Settings, serviceAccount *metav1.PartialObjectMetada
 	return GuardOn
 }
 
-// CalledFor reports whether Lanyard is called for the pods of a namespace: by the webhook
-// configuration or, if it was not read and is nil, by the settings of the webhook and the
-// label of the namespace.
+// CalledFor reports whether Lanyard is called for the pods of a namespace, judging by the
+// webhook configuration or, if that is nil, by the settings and the label of the namespace.
 func CalledFor(configuration *admissionregistrationv1.MutatingWebhookConfiguration, s *annotations.Settings, namespace *metav1.ObjectMeta) bool {
 	if configuration == nil {
 		return !s.Excludes(namespace.Name, namespace.Labels[annotations.Inject])
@@ -127,7 +124,7 @@ func CalledFor(configuration *admissionregistrationv1.MutatingWebhookConfigurati
 		return entry != nil
 	}
 	selector, err := metav1.LabelSelectorAsSelector(entry.NamespaceSelector)
-	// The API server sets the label of the name. A namespace that was not read lacks it.
+	// The API server sets this label. It is missing in a namespace that was not read.
 	set := labels.Merge(labels.Set{corev1.LabelMetadataName: namespace.Name}, namespace.Labels)
 	return err == nil && selector.Matches(set) // the API server accepts no selector with a mistake
 }
@@ -135,9 +132,8 @@ func CalledFor(configuration *admissionregistrationv1.MutatingWebhookConfigurati
 // mirrorCondition is the name of the matchCondition that all of Lanyard's pod webhooks have.
 const mirrorCondition = "not-a-mirror-pod"
 
-// Selects reports whether the webhook selects a pod with these labels in a namespace that Lanyard
-// is called for. certain is false if an administrator added matchConditions, which only the API
-// server can evaluate.
+// Selects reports whether the webhook selects a pod with these labels. certain is false if
+// there are additional matchConditions, which only the API server can evaluate.
 func Selects(configuration *admissionregistrationv1.MutatingWebhookConfiguration, pod map[string]string) (selected, certain bool) {
 	if configuration == nil {
 		return true, true
@@ -154,22 +150,22 @@ func Selects(configuration *admissionregistrationv1.MutatingWebhookConfiguration
 	return err == nil && selector.Matches(labels.Set(pod)), certain
 }
 
-// DefaultServiceAccount is the ServiceAccount of pods that name none.
+// DefaultServiceAccount is the ServiceAccount of pods that do not set one.
 const DefaultServiceAccount = "default"
 
-// Kind is a kind of object that is a pod or makes pods.
+// Kind is a kind of object that is a pod or creates pods.
 type Kind struct {
 	// Kind is the name in manifests, such as Deployment.
 	Kind string
-	// Resource is where the API serves it.
+	// Resource is the API resource.
 	Resource schema.GroupVersionResource
 	// short is the other name that kubectl accepts, such as deploy.
 	short string
 	// Template is the path of the pod template in the object. It is empty for a pod,
 	// which is its own template.
 	Template []string
-	// Restarts reports whether a change of the template replaces the pods. It is false
-	// for kinds whose pods stay as they are, such as a Job.
+	// Restarts reports whether a change of the template replaces the pods. It is false for a
+	// Job, for example.
 	Restarts bool
 }
 
@@ -193,7 +189,7 @@ func Kinds() []Kind {
 	}
 }
 
-// find returns the first kind that is wanted.
+// find returns the first kind for which wanted is true.
 func find(wanted func(k *Kind) bool) (Kind, bool) {
 	for _, k := range Kinds() {
 		if wanted(&k) {
@@ -213,8 +209,8 @@ func ByName(name string) (Kind, bool) {
 	})
 }
 
-// ByGroupKind returns the kind of an object. The version does not matter: the pod
-// template has been in the same place in all of them.
+// ByGroupKind returns the kind of an object. The path of the pod template is the same in all
+// versions.
 func ByGroupKind(kind schema.GroupKind) (Kind, bool) {
 	return find(func(k *Kind) bool { return k.Kind == kind.Kind && k.Resource.Group == kind.Group })
 }
@@ -224,16 +220,16 @@ func ByOwner(owner *metav1.OwnerReference) (Kind, bool) {
 	return ByGroupKind(schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).GroupKind())
 }
 
-// Name returns how users write the kind and a name: deployment/web.
+// Name formats the kind and a name, as in deployment/web.
 func (k *Kind) Name(name string) string { return strings.ToLower(k.Kind) + "/" + name }
 
-// templatePaths are where objects have the template of their pods: nearly all kinds, also
-// custom ones such as Rollout of Argo, then CronJob and PodTemplate.
+// templatePaths are the paths of pod templates: first that of nearly all kinds, including
+// custom ones such as Argo's Rollout, then those of CronJob and PodTemplate.
 var templatePaths = [][]string{{"spec", "template"}, {"spec", "jobTemplate", "spec", "template"}, {"template"}}
 
-// TemplatePath returns where an object has the template of its pods, and reports whether it
-// has one. The path is empty for a pod, which is its own template. A template of a custom kind
-// is a pod's if it has containers.
+// TemplatePath returns the path of the pod template in an object, and reports whether there
+// is one. The path is empty for a pod, which is its own template. In a custom kind, a
+// template counts if it has containers.
 func TemplatePath(object *unstructured.Unstructured) (path []string, found bool) {
 	if object.GroupVersionKind().GroupKind() == (schema.GroupKind{Kind: "Pod"}) {
 		return nil, true
@@ -250,8 +246,8 @@ func TemplatePath(object *unstructured.Unstructured) (path []string, found bool)
 	return nil, false
 }
 
-// PodOf returns the pod that the object makes, or the object itself if it is a pod.
-// It is a copy, with the object's namespace, and with a name only if it is a pod.
+// PodOf returns a copy of the pod that the object would create, or of the object if it is a
+// pod, with the object's namespace. Only a copy of a pod has a name.
 func PodOf(object *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	path, found := TemplatePath(object)
 	switch {
@@ -278,20 +274,19 @@ func PodOf(object *unstructured.Unstructured) (*unstructured.Unstructured, error
 func ServiceAccountOf(object *unstructured.Unstructured) string {
 	path, _ := TemplatePath(object)
 	path = append(slices.Clone(path), "spec")
-	// The API server copies the deprecated name of the field to the other field.
+	// The API server copies the deprecated field to the current one.
 	name, _, _ := unstructured.NestedString(object.Object, append(path, "serviceAccountName")...)
 	deprecated, _, _ := unstructured.NestedString(object.Object, append(path, "serviceAccount")...)
 	return cmp.Or(name, deprecated, DefaultServiceAccount)
 }
 
-// NamesServiceAccount reports whether the pods of the object name a ServiceAccount. The API server
-// writes the name into a pod that is its own template.
+// NamesServiceAccount reports whether the pod template sets a ServiceAccount. In a stored
+// pod, the API server sets it.
 func NamesServiceAccount(object *unstructured.Unstructured) bool {
 	return ServiceAccountOf(object) != DefaultServiceAccount
 }
 
-// ByHand returns why a change of the template would not replace the pods, so that
-// somebody must, or empty if it would.
+// ByHand returns why a change of the template would not replace the pods, or "" if it would.
 func (k *Kind) ByHand(object *unstructured.Unstructured) string {
 	if k.Kind == "Pod" {
 		return "no controller replaces it: delete it, and create it again"

@@ -14,16 +14,15 @@ import (
 	"github.com/lanyard-dev/lanyard/policies"
 )
 
-// Policies are the validating policies by name, and their bindings. It is nil before Kubernetes
-// 1.30, which has none.
+// Policies contains the validating policies by name, and their bindings. It is nil before
+// Kubernetes 1.30.
 type Policies struct {
 	Policies map[string]*admissionregistrationv1.ValidatingAdmissionPolicy
 	Bindings []admissionregistrationv1.ValidatingAdmissionPolicyBinding
 }
 
-// The names of the policies that belong to a webhook configuration begin with its name, and end with
-// one of these. The guard denies pods without their credentials, and the fences limit who may write
-// what.
+// Suffixes of the names of the policies that belong to a webhook configuration, whose name is
+// the prefix.
 const (
 	GuardPods            = "-guard-pods"
 	GuardInjected        = "-guard-injected"
@@ -32,7 +31,7 @@ const (
 	FenceRegistration    = "-guard-registration"
 )
 
-// Guard returns the first mistake of the guard of an installation, as Denies does.
+// Guard returns the first problem with the guard of an installation, or "". See Denies.
 func (p *Policies) Guard(configuration *admissionregistrationv1.MutatingWebhookConfiguration) (wrong string) {
 	for _, name := range GuardPolicies(configuration) {
 		wrong = cmp.Or(wrong, p.Denies(name))
@@ -40,8 +39,7 @@ func (p *Policies) Guard(configuration *admissionregistrationv1.MutatingWebhookC
 	return wrong
 }
 
-// Denies returns the mistake of a policy: the policy must exist, and deny the
-// matched requests. The result is empty if the policy is correct.
+// Denies returns why a policy does not deny the matched requests, or "" if it does.
 func (p *Policies) Denies(name string) (wrong string) {
 	if p == nil || p.Policies[name] == nil {
 		return fmt.Sprintf("ValidatingAdmissionPolicy %s does not exist", name)
@@ -65,16 +63,17 @@ func (p *Policies) Denies(name string) (wrong string) {
 	return fmt.Sprintf("ValidatingAdmissionPolicy %s has no effect: it has no binding", name)
 }
 
-// Injecting are policies with which the API server injects by itself: the name of the policy that
-// injects, why pods may start without credentials, if any, and how the policies were made.
+// Injecting describes policies with which the API server itself injects: the name of the
+// policy, the problem because of which pods may start without credentials, if any, and how
+// the policies were created.
 type Injecting struct {
 	Name, Problem string
 	Source        policies.Source
-	// Fences are all validating policies; Prefix begins the names of those that belong to it.
+	// Fences are all validating policies.
 	Fences *Policies
 }
 
-// Prefix begins the names of the policies.
+// Prefix is the prefix of the names of the policies.
 func (p *Injecting) Prefix() string { return strings.TrimSuffix(p.Name, policies.InjectPods("")) }
 
 func (p *Injecting) describe() string {

@@ -22,9 +22,9 @@ import (
 	"github.com/lanyard-dev/lanyard/policies"
 )
 
-// Survey reads the parts of a cluster that concern Lanyard. It reads a part when a command first
-// asks for it, and never again, so commands may ask in any order. If a part cannot be read, for
-// example because a right is missing, the other parts still can. A Survey may be used concurrently.
+// Survey reads the parts of a cluster that concern Lanyard, each once, when a command first
+// asks for it. An error about one part, such as a missing right, does not affect the others.
+// A Survey may be used concurrently.
 type Survey struct {
 	client         kubernetes.Interface
 	configurations part[[]admissionregistrationv1.MutatingWebhookConfiguration]
@@ -133,13 +133,13 @@ func (c *Survey) readInjecting(ctx context.Context) (*Injecting, error) {
 	return nil, nil
 }
 
-// Installation is what injects pods: webhooks, policies, both, or nothing.
+// Installation describes what injects pods: webhooks, policies, both, or nothing.
 type Installation struct {
-	// Registrations are the webhook configurations of Lanyard: one, unless it is not installed
-	// or installed twice. The first has the most ready replicas.
+	// Registrations are the webhook configurations of Lanyard, usually one. The first has the
+	// most ready replicas.
 	Registrations []*admissionregistrationv1.MutatingWebhookConfiguration
-	// Ready are the numbers of ready replicas of several Registrations, or -1 where that is not
-	// known.
+	// Ready are the numbers of ready replicas if there are several Registrations, or -1 where
+	// unknown.
 	Ready []int
 	// Policies are the policies that inject, if any.
 	Policies *Injecting
@@ -148,9 +148,9 @@ type Installation struct {
 // Absent reports whether nothing injects.
 func (i *Installation) Absent() bool { return len(i.Registrations) == 0 && i.Policies == nil }
 
-// Registration returns the webhook configuration that decides for which pods Lanyard is called, or
-// nil if there is none, so that only policies inject, or nobody knows. If nothing injects, it
-// returns a configuration without webhooks, which is called for no pod.
+// Registration returns the webhook configuration that decides for which pods Lanyard is
+// called, or nil if only policies inject or the installation is unknown. If nothing injects,
+// it returns a configuration without webhooks, which matches no pod.
 func (i *Installation) Registration() *admissionregistrationv1.MutatingWebhookConfiguration {
 	switch {
 	case i == nil:
@@ -163,7 +163,7 @@ func (i *Installation) Registration() *admissionregistrationv1.MutatingWebhookCo
 	return nil
 }
 
-// InjectedBy describes an installation with policies; empty for any other.
+// InjectedBy describes an installation with policies, and is "" for any other.
 func (i *Installation) InjectedBy() string {
 	switch {
 	case i == nil || i.Policies == nil:
@@ -174,8 +174,8 @@ func (i *Installation) InjectedBy() string {
 	return i.Policies.describe()
 }
 
-// Installation returns what injects pods. It is nil with an error if that is not known. Next to a
-// webhook, a user who may not list policies sees none.
+// Installation returns what injects pods, or an error if that is unknown. If there is a
+// webhook, policies that the user may not list are ignored.
 func (c *Survey) Installation(ctx context.Context) (*Installation, error) {
 	return c.installation.get(func() (*Installation, error) {
 		all, err := c.Configurations(ctx)
@@ -252,7 +252,7 @@ func (c *Survey) Settings(ctx context.Context) (s *annotations.Settings, allowed
 	return s, allowed, err
 }
 
-// PolicySettings returns the settings of policies that were made from this source.
+// PolicySettings returns the settings of policies with this source.
 func PolicySettings(source *policies.Source) (*annotations.Settings, error) {
 	s, err := settings.Load(source.Config, source.ReservedAudiences)
 	if err != nil {
@@ -264,11 +264,11 @@ func PolicySettings(source *policies.Source) (*annotations.Settings, error) {
 	return s, nil
 }
 
-// Leftover is an object of a removed installation that still denies requests.
+// Leftover is a policy of a removed installation that still denies requests.
 type Leftover struct {
 	// Kind is the kind as kubectl takes it.
 	Kind, Name string
-	// DeniesPods reports whether it denies pods. Other leftovers deny other requests.
+	// DeniesPods reports whether it denies pods rather than other requests.
 	DeniesPods bool
 }
 
@@ -320,8 +320,8 @@ func (c *Survey) Leftovers(ctx context.Context) ([]Leftover, error) {
 	return found, nil
 }
 
-// isOurs reports whether a policy is about Lanyard, or has the label that the chart and the
-// manifests give all policies. Another program may use the same name.
+// isOurs reports whether a policy mentions Lanyard or has the label of its manifests, because
+// another program may use the same name.
 func isOurs(policy *admissionregistrationv1.ValidatingAdmissionPolicy) bool {
 	if policy == nil {
 		return false

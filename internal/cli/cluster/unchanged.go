@@ -13,8 +13,8 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
-// Annotated returns when an annotation of Lanyard was last written, according to the managed fields
-// of the ServiceAccount, or the zero value if that is unknown.
+// Annotated returns when an annotation of Lanyard was last written, according to the managed
+// fields, or the zero time if that is unknown.
 func Annotated(serviceAccount *metav1.ObjectMeta) (last metav1.Time) {
 	fields := fieldpath.MakePathOrDie("metadata", "annotations")
 	for _, entry := range serviceAccount.ManagedFields {
@@ -31,11 +31,11 @@ func Annotated(serviceAccount *metav1.ObjectMeta) (last metav1.Time) {
 	return last
 }
 
-// settled is longer than a replica of the webhook takes to learn of a write.
+// settled is longer than a replica of the webhook takes to receive a write.
 const settled = time.Minute
 
-// UnchangedSince returns the time after which all pods were created with the current annotations of
-// the ServiceAccount, or the zero value if that is unknown. Pods that were created shortly after a
+// UnchangedSince returns the time after which pods were created with the current annotations
+// of the ServiceAccount, or the zero time if that is unknown. Pods created shortly after a
 // change may still have the previous identity.
 func UnchangedSince(serviceAccount *metav1.ObjectMeta) time.Time {
 	last := Annotated(serviceAccount)

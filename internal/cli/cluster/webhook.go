@@ -23,7 +23,7 @@ import (
 // ErrOutside is the error for a webhook that the API server does not call through a Service.
 var ErrOutside = errors.New("the webhook runs outside the cluster")
 
-// webhook is what is behind one registration.
+// webhook contains the objects behind one registration.
 type webhook struct {
 	service    part[*corev1.Service]
 	deployment part[*appsv1.Deployment]
@@ -96,10 +96,10 @@ func (c *Survey) Replicas(ctx context.Context, registration *admissionregistrati
 	return pods.Items, nil
 }
 
-// Options returns the options that the webhook has. No replica needs to run: Options
-// reads the Service that the API server calls, the arguments of the Deployment behind
-// the Service, and the ConfigMap with the file of --config. allowed are fields of the
-// webhook's own pods: a pod with these fields passes the policies of the cluster, too.
+// Options returns the options of the webhook, from the Service that the API server calls, the
+// arguments of the Deployment behind it, and the ConfigMap with the file of --config. No
+// replica needs to run. allowed are fields of the webhook's own pods, with which other pods
+// pass the policies of the cluster as well.
 func (c *Survey) Options(ctx context.Context, registration *admissionregistrationv1.MutatingWebhookConfiguration) (o *options.Options, allowed map[string]any, err error) {
 	read, err := c.webhook(registration).options.get(func() (*webhookOptions, error) {
 		deployment, err := c.Deployment(ctx, registration)
@@ -138,8 +138,8 @@ func Container(deployment *appsv1.Deployment) *corev1.Container {
 	return &pod.Containers[max(named, 0)] // the API server allows no pod without a container
 }
 
-// readMounted returns the content of a file in the container of the webhook, which a ConfigMap must
-// have.
+// readMounted returns the content of a file in the container of the webhook, from a
+// ConfigMap.
 func (c *Survey) readMounted(ctx context.Context, deployment *appsv1.Deployment, file string) ([]byte, error) {
 	pod, namespace := &deployment.Spec.Template.Spec, deployment.Namespace
 	for _, mount := range Container(deployment).VolumeMounts {

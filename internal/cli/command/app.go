@@ -1,9 +1,8 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package command is the common ground of all commands: the streams, the flags that
-// select the cluster, the clients, the settings of the webhook, errors, and output for
-// people and programs.
+// Package command contains what all commands share: streams, flags that select the cluster,
+// clients, settings of the webhook, errors, and output for people and programs.
 package command
 
 import (
@@ -42,8 +41,7 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
-// CLI holds the parts that all commands share: the streams, the flags that select the
-// cluster, and the settings of the webhook.
+// CLI contains the state that all commands share.
 type CLI struct {
 	genericiooptions.IOStreams
 	// Name is how the user calls the program: lanyard, or kubectl lanyard.
@@ -51,8 +49,9 @@ type CLI struct {
 	Flags *genericclioptions.ConfigFlags
 	// ConfigPath is the webhook's configuration file; empty to read it in the cluster.
 	ConfigPath string
-	// Webhook has the settings of the webhook, once they are read. unread is why they are
-	// only the built-in defaults; noted reports whether the user knows.
+	// Webhook contains the settings of the webhook once they have been read. unread is the
+	// error for which they are the built-in defaults, and noted reports whether the user was
+	// warned.
 	Webhook struct {
 		settings *annotations.Settings
 		Unread   error
@@ -63,12 +62,12 @@ type CLI struct {
 	survey *cluster.Survey
 	// overrides are the fields of --overrides.
 	overrides map[string]any
-	// Started reports whether the command line was correct, so that a command runs.
+	// Started reports whether the command line was valid, so that errors are not about usage.
 	Started bool
 }
 
-// The rate of the requests of one client: kubectl's for discovery. A command that sends more
-// requests sets a rate of its own in the configuration.
+// Rate limits of one client, as kubectl's for discovery. A command that sends more requests
+// sets its own limits.
 const (
 	qps   = 50
 	burst = 300
@@ -101,21 +100,21 @@ func NewCLI(program string, streams genericiooptions.IOStreams) *CLI {
 // errNoCluster is the error of a command that needs a cluster, if nothing selects one.
 var errNoCluster = errors.New("no kubeconfig: name a file with --kubeconfig or KUBECONFIG")
 
-// noCluster fails each request.
+// noCluster is a transport that fails each request.
 type noCluster struct{}
 
 // RoundTrip implements http.RoundTripper.
 func (noCluster) RoundTrip(*http.Request) (*http.Response, error) { return nil, errNoCluster }
 
-// hasNoCluster reports whether the configuration is only the default of client-go, which is an API
-// server without TLS on this machine.
+// hasNoCluster reports whether the configuration is client-go's default: an API server
+// without TLS on this machine.
 func (c *CLI) hasNoCluster(config *rest.Config) bool {
 	raw, err := c.Flags.ToRawKubeConfigLoader().RawConfig()
 	return err == nil && api.IsConfigEmpty(&raw) && *c.Flags.APIServer == "" && strings.HasSuffix(config.Host, "localhost:8080")
 }
 
-// Usage returns the function that writes the usage of a command. It is cobra's, without the
-// flags of all commands, which options lists.
+// Usage returns the function that prints the usage of a command: cobra's, without the flags
+// of all commands, which options lists.
 func (c *CLI) Usage(standard func(*cobra.Command) error) func(*cobra.Command) error {
 	return func(cmd *cobra.Command) error {
 		global := cmd.Root().PersistentFlags()
@@ -149,8 +148,8 @@ func (c *CLI) NewOptionsCommand() *cobra.Command {
 	})
 }
 
-// flags writes a usage with descriptions of flags that fit the terminal. pflag's own wrapping
-// leaves a line as it is if a word is longer than the column.
+// flags wraps the descriptions of flags to the terminal. pflag's own wrapping fails for words
+// that are longer than the column.
 func (p *Page) flags(usage string) {
 	for line := range strings.SplitSeq(strings.TrimSuffix(usage, "\n"), "\n") {
 		if match := flagLine.FindStringSubmatch(line); match != nil && p.Width > 0 {
@@ -166,8 +165,8 @@ func (p *Page) flags(usage string) {
 // its description.
 var flagLine = regexp.MustCompile(`^( +(?:-\w, )?--[\w-]+(?: \w+(?:\[[^ ]*\])?)?) {2,}(.*)$`)
 
-// New returns a command with a text: the license, a line for its usage, a line for its
-// description, an empty line, its help text, and, behind the line "Examples:", its examples.
+// New returns a command from a text that contains the license, a line of usage, a line of
+// description, an empty line, the help text and, after the line "Examples:", the examples.
 func New(text string, args cobra.PositionalArgs, run func(cmd *cobra.Command, args []string) error) *cobra.Command {
 	_, text, _ = strings.Cut(text, "\n\n")
 	use, text, _ := strings.Cut(text, "\n")
@@ -252,8 +251,8 @@ func newClient[C any](c *CLI, newFor func(*rest.Config) (C, error)) (client C, e
 // requests and responses: tokens, and objects with Secrets.
 const maxVerbosity = 7
 
-// NewLogHandler returns the handler of the messages that the libraries log. They contain text
-// of the cluster, and slog quotes it.
+// NewLogHandler returns the handler for messages of libraries. slog quotes text from the
+// cluster in them.
 func NewLogHandler(w io.Writer) slog.Handler {
 	return withoutErrors{slog.NewTextHandler(w, &slog.HandlerOptions{Level: verbosity{}})}
 }
@@ -262,7 +261,7 @@ func NewLogHandler(w io.Writer) slog.Handler {
 // return these errors, and the command prints them.
 type withoutErrors struct{ slog.Handler }
 
-// Handle implements slog.Handler. klog does not ask Enabled about errors.
+// Handle implements slog.Handler. klog does not call Enabled for errors.
 func (h withoutErrors) Handle(ctx context.Context, record slog.Record) error {
 	if record.Level >= slog.LevelError && !klog.V(1).Enabled() {
 		return nil
@@ -304,17 +303,16 @@ func SetVerbosity(level int) error {
 
 // Exit codes of every command, as of kubectl diff.
 const (
-	// ExitOK means that all is well.
+	// ExitOK means success.
 	ExitOK = 0
-	// ExitFound means that a command found something that is wrong.
+	// ExitFound means that a command found a problem.
 	ExitFound = 1
-	// ExitFailed means that a command could not look: it had an error, or the command line
-	// is wrong.
+	// ExitFailed means that a command failed, or that the command line is invalid.
 	ExitFailed = 2
 )
 
-// ErrFound ends a command with ExitFound. It has no message of its own: the output
-// of the command shows the findings.
+// ErrFound ends a command with ExitFound. Exit prints no message for it, because the output
+// contains the findings.
 var ErrFound = errors.New("found a problem, see the output")
 
 // FoundIf returns the error of a command: ErrFound if the command found a problem and had
@@ -332,14 +330,14 @@ func (c *CLI) Found(format string, args ...any) error {
 	return ErrFound
 }
 
-// UsageError is a mistake in the command line that cobra does not find.
+// UsageError is a mistake in the command line that cobra does not detect.
 type UsageError struct{ error }
 
 // Usagef returns a UsageError.
 func Usagef(format string, args ...any) error { return UsageError{fmt.Errorf(format, args...)} }
 
-// Exit prints the error of a command, if any, and returns the exit code. help is the command
-// whose --help the user of a wrong command line may read.
+// Exit prints the error of a command, if any, and returns the exit code. After a mistake in
+// the command line, it refers to the --help of the command help.
 func (c *CLI) Exit(err error, help string) int {
 	_, isUsage := errors.AsType[UsageError](err)
 	switch {
@@ -392,9 +390,9 @@ func (c *CLI) Survey() (*cluster.Survey, error) {
 // SurveyAgain makes the command read the cluster again.
 func (c *CLI) SurveyAgain() { c.survey, c.Webhook.settings, c.Webhook.Unread = nil, nil, nil }
 
-// Settings returns the settings of the webhook: the settings in the file of --config, or
-// the settings in the cluster. If the cluster's cannot be read, the settings are
-// the built-in defaults, and noteUnknown warns where it matters.
+// Settings returns the settings of the webhook from the file of --config or the cluster. If
+// the cluster's cannot be read, they are the built-in defaults, and NoteUnknown warns where
+// it matters.
 func (c *CLI) Settings(ctx context.Context) (*annotations.Settings, error) {
 	if c.Webhook.settings != nil {
 		return c.Webhook.settings, nil
@@ -431,9 +429,9 @@ func (c *CLI) clusterSettings(ctx context.Context) (s *annotations.Settings, err
 	return s, err
 }
 
-// NoteUnknown warns the user, once, about an annotation of a ServiceAccount that
-// Lanyard may read, if the settings of the webhook could not be read: an annotation
-// of a custom provider, or of another webhook.
+// NoteUnknown warns the user once if the settings of the webhook could not be read and a
+// ServiceAccount has an annotation that depends on them: of a custom provider or another
+// webhook.
 func (c *CLI) NoteUnknown(object metav1.Object) {
 	if c.Webhook.Unread == nil || c.Webhook.noted {
 		return

@@ -30,7 +30,7 @@ func TestSummaries(t *testing.T) {
 	}
 }
 
-func TestFindingsAreListedUnderWhatTheyAreAbout(t *testing.T) {
+func TestFindingsAreGroupedByPart(t *testing.T) {
 	t.Parallel()
 	found := []finding.Finding{
 		{Status: finding.OK, About: "a", Text: "one"},

@@ -17,8 +17,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 )
 
-// complete returns the names that start with the user's input. An error results in no names: a
-// shell has no place to show it.
+// complete returns the names that start with the user's input, or none after an error, which
+// a shell cannot show.
 func complete(names []string, typed string, err error) ([]string, cobra.ShellCompDirective) {
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
@@ -58,7 +58,9 @@ func (c *CLI) CompleteServiceAccounts() cobra.CompletionFunc {
 }
 
 // CompleteNamespaces completes the names of namespaces.
-func (c *CLI) CompleteNamespaces() cobra.CompletionFunc { return c.completeNames(CoreResource("namespaces"), "") }
+func (c *CLI) CompleteNamespaces() cobra.CompletionFunc {
+	return c.completeNames(CoreResource("namespaces"), "")
+}
 
 // CompleteContexts completes the contexts of the kubeconfig.
 func (c *CLI) CompleteContexts(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
@@ -148,8 +150,7 @@ func addChecked(cmd *cobra.Command, value *checked, name, short, usage string, c
 	_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(completions, cobra.ShellCompDirectiveNoFileComp))
 }
 
-// checked is a flag whose values are checked: a wrong one is a mistake in the command line,
-// before the command has done something.
+// checked is a flag that rejects invalid values before the command runs.
 type checked struct {
 	value *string
 	check func(value string) error

@@ -39,8 +39,8 @@ const (
 // APIVersion is the version of the results that are printed as objects.
 const APIVersion = "cli.lanyard.dev/v1"
 
-// Result holds the findings of a command. It is encoded by its JSON tags, with an apiVersion
-// and a kind, or writes itself for people.
+// Result is the result of a command. It is encoded by its JSON tags, with an apiVersion and a
+// kind, or printed for people.
 type Result interface {
 	// Print writes the result for people.
 	Print(p *Page)
@@ -77,7 +77,7 @@ func (o *Output) AddFlag(cmd *cobra.Command, kind string, own ...string) {
 	addChecked(cmd, &checked{&o.Format, o.check}, "output", "o", "Output format: "+usage+".", completions)
 }
 
-// check returns an error for a value of the flag that is wrong.
+// check returns an error for an invalid value of the flag.
 func (o *Output) check(value string) error {
 	if value == OutputTable || slices.Contains(o.own, value) {
 		return nil
@@ -139,8 +139,8 @@ func (o *Output) encode(r Result) ([]byte, error) {
 	return escapable.ReplaceAllFunc(encoded.Bytes(), func(part []byte) []byte { return []byte(texts.Escape(string(part))) }), nil
 }
 
-// object returns the result as an object for the printers. They write its JSON as it is: its
-// fields keep their order.
+// object returns the result as an object for the printers, which keep the order of its
+// fields.
 func (o *Output) object(r Result) (runtime.Object, error) {
 	var encoded bytes.Buffer
 	encoder := json.NewEncoder(&encoded)
@@ -159,8 +159,7 @@ func (o *Output) object(r Result) (runtime.Object, error) {
 // escapable matches text between the lines and tabs of a template.
 var escapable = regexp.MustCompile(`[^\n\t]+`)
 
-// Note writes to the error stream. If that fails, there is nobody to tell. Lines after the
-// first are indented, so that each belongs to the first.
+// Note writes to the error stream, and ignores errors. It indents the lines after the first.
 func (c *CLI) Note(format string, args ...any) {
 	p := NewPage(c.ErrOut)
 	indent := 0
@@ -179,19 +178,19 @@ func (n notes) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// patience is how long a step may take before the user is told about it.
+// patience is how long a step may take before Progress shows it.
 const patience = 2 * time.Second
 
-// Progress shows the current step of a command on the error stream, if it takes
-// longer than patience. The caller must call the function that it returns when the
-// step has ended. Where the error stream is not a terminal, it writes nothing.
+// Progress shows the current step of a command on the error stream, if that is a terminal and
+// the step takes longer than patience. The caller must call the returned function when the
+// step has ended.
 func (c *CLI) Progress(what string) (done func()) {
 	timer := time.AfterFunc(patience, func() { c.noteOnTerminal("%s ...", what) })
 	return func() { timer.Stop() }
 }
 
-// Periodically returns a function that notes how far a command is, at most every few
-// seconds, and only on a terminal.
+// Periodically returns a function that reports progress on a terminal, at most every few
+// seconds.
 func (c *CLI) Periodically() (report func(format string, values ...any)) {
 	next := time.Now().Add(patience)
 	return func(format string, values ...any) {
@@ -209,9 +208,8 @@ func (c *CLI) noteOnTerminal(format string, values ...any) {
 	}
 }
 
-// Page writes text for people. The first error stops it. Text may be of anybody who may
-// write an object in the cluster: a page escapes every character that controls a terminal,
-// except for its own styles.
+// Page writes text for people, until the first error. It escapes all characters that control
+// a terminal except its own styles, because text may come from anyone who can write objects.
 type Page struct {
 	W      io.Writer
 	Colour bool
@@ -243,7 +241,7 @@ const (
 	Warn  = "33"
 	Title = "1"
 	Faint = "2"
-	// Unknown is for parts that could not be looked at.
+	// Unknown is the style of parts that could not be checked.
 	Unknown = "36"
 )
 
@@ -255,8 +253,8 @@ func (p *Page) Style(style, text string) string {
 	return styleKey + style + "m" + text + styleKey + "0m"
 }
 
-// styleKey is in front of the parameters of a style, until the style is written. It is
-// random, so that no other text contains it.
+// styleKey marks the parameters of a style until the style is written. It is random, so that
+// no other text contains it.
 var styleKey = rand.Text()
 
 // styles matches the styles in a text.
@@ -299,8 +297,7 @@ func (p *Page) Text(indent int, style, text string) {
 // marks are the marks in front of texts, by their styles.
 var marks = map[string]string{Good: "√", Warn: "‼", Bad: "×", Faint: "-", Unknown: "?"}
 
-// Marked writes a text behind the mark of a style, such as the mark of a check, indented
-// by 2 spaces.
+// Marked writes a text after the mark of a style, indented by 2 spaces.
 func (p *Page) Marked(style, text string) {
 	mark := marks[style]
 	for _, line := range wrap(escape(text), p.Width-4) {
@@ -336,9 +333,8 @@ func Cells(text string) int {
 	return utf8.RuneCountInString(styles.ReplaceAllString(escape(text), ""))
 }
 
-// Table writes rows in columns that line up, indented. The first row may be a
-// header. Nothing is cut: on a terminal that is too narrow, the widest columns have
-// several lines in a row.
+// Table writes rows in aligned columns. The first row may be a header. On a narrow terminal,
+// the widest columns are wrapped, not truncated.
 func (p *Page) Table(indent int, rows [][]string) {
 	if len(rows) > 0 && len(p.Columns) != len(rows[0]) {
 		p.Columns = make([]int, len(rows[0]))
@@ -382,7 +378,7 @@ func (p *Page) row(indent int, widths []int, row []string) {
 const (
 	// ColumnGap is the space between two columns.
 	ColumnGap = 2
-	// MinColumn is how narrow a column may become.
+	// MinColumn is the minimum width of a column.
 	MinColumn = 8
 )
 
@@ -406,9 +402,8 @@ func fit(columns []int, available int) []int {
 // styled matches a text in a style.
 var styled = regexp.MustCompile("^(" + styleKey + "[0-9]+m)(.*)(" + styleKey + "0m)$")
 
-// WrapCell breaks a text, which may have a style, into lines of at most width cells:
-// between words, and in a word that is too long behind its punctuation, such as
-// the slashes of a path.
+// WrapCell breaks a text, which may be styled, into lines of at most width cells: between
+// words, and in long words after punctuation, such as the slashes of a path.
 func WrapCell(text string, width int) []string {
 	if Cells(text) <= width {
 		return []string{text}

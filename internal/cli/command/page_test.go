@@ -18,7 +18,7 @@ import (
 // ownStyles matches the styles of a page.
 var ownStyles = regexp.MustCompile("\x1b\\[(0|1|2|31|32|33)m")
 
-// hostile is a text that clears the screen and prints what a command prints if all is well.
+// hostile is a text that clears the screen and prints the output of a successful command.
 const hostile = "\x1b[2J\x1b[1;1Hevery pod has the credentials\n\u009b31m\x9b\r\x1b]52;c;aWQ=\a\u202e\x1b[32m"
 
 // write writes a text in all the ways that a page has.
@@ -54,7 +54,7 @@ func FuzzPage(f *testing.F) {
 			var out bytes.Buffer
 			write(&Page{W: &out, Width: width, Colour: colour}, text)
 			checkShown(t, out.String(), colour)
-			// The styles are balanced: none of them is of the text.
+			// The styles are balanced, so none comes from the text.
 			if got := len(ownStyles.FindAllString(out.String(), -1)); colour && got != 2*len(ownStyles.FindAllString(strings.ReplaceAll(out.String(), "\x1b[0m", ""), -1)) {
 				t.Errorf("got %d styles in %q", got, &out)
 			}

@@ -27,7 +27,7 @@ func CoreResource(name string) schema.GroupVersionResource {
 	return schema.GroupVersionResource{Version: "v1", Resource: name}
 }
 
-// pageSize is how many objects are read at once.
+// pageSize is the number of objects per request.
 const pageSize = 500
 
 // EachObject calls do for each object of a list, which is read a page at a time.
@@ -110,14 +110,14 @@ func May(ctx context.Context, client kubernetes.Interface, verb, resource, names
 	return response.Status.Allowed, nil
 }
 
-// Selection is how a user names the objects that a command is about, as for kubectl: TYPE NAME,
-// TYPE/NAME, a name without a type, or files, which EachText reads. The zero
-// value takes TYPE NAME and TYPE/NAME of every type that the API server knows.
+// Selection describes how a user selects objects, as for kubectl: by TYPE NAME, TYPE/NAME, a
+// name without a type, or files, which EachText reads. The zero value accepts TYPE NAME and
+// TYPE/NAME of every type of the API server.
 type Selection struct {
 	// Type is the type of a name without a type, such as serviceaccount, or empty if the user must
 	// write the type.
 	Type string
-	// Kinds are the kinds that the command is for, such as ServiceAccount; empty for all.
+	// Kinds are the kinds that the command accepts, such as ServiceAccount, or empty for all.
 	Kinds []string
 	// NamesOnly leaves the objects unread, for objects that may not exist, or that the user
 	// may have no right to read.
@@ -164,7 +164,7 @@ func (c *CLI) Objects(s *Selection, args []string) ([]*resource.Info, error) {
 	return infos, nil
 }
 
-// Object is Objects for a command that is about one object.
+// Object is like Objects for a command that takes one object.
 func (c *CLI) Object(s *Selection, args []string) (*resource.Info, error) {
 	infos, err := c.Objects(s, args)
 	if err == nil && len(infos) != 1 {
@@ -176,7 +176,7 @@ func (c *CLI) Object(s *Selection, args []string) (*resource.Info, error) {
 	return infos[0], nil
 }
 
-// NameOf returns how the user may write an object: deployment/cart.
+// NameOf formats an object as users write it: deployment/cart.
 func NameOf(info *resource.Info) string {
 	return strings.ToLower(info.Mapping.GroupVersionKind.Kind) + "/" + info.Name
 }

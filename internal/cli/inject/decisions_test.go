@@ -199,8 +199,8 @@ func (l labelled) Get(ctx context.Context, namespace, name string) (metadatacach
 	return object, err
 }
 
-// webhook returns the pod as it is after the handler of the webhook was called for
-// it, and its patch applied. It returns nil if the webhook denies the pod.
+// webhook calls the webhook's handler for a pod and returns the patched pod, or nil if the
+// webhook denies it.
 func (g *golden) webhook(t *testing.T, o *options, pod []byte) []byte {
 	t.Helper()
 	account := g.Want.ServiceAccount

@@ -82,7 +82,7 @@ func TestDecisions(t *testing.T) {
 	}
 }
 
-func TestWhatTheNamespaceDoesNotAllowIsDenied(t *testing.T) {
+func TestIdentitiesThatTheNamespaceDoesNotAllowAreDenied(t *testing.T) {
 	t.Parallel()
 	results, out := injectText(t, defaults(t), join(account, deployment, namespace+"  annotations:\n    lanyard.dev/allowed-identities: arn:aws:iam::111122223333:role/other\n"))
 	for _, result := range results {

@@ -25,7 +25,7 @@ func TestMigrateChangesAServiceAccountAsItWasRead(t *testing.T) {
 	}
 }
 
-// A user did not write the additions of Lanyard, so nobody must remove them.
+// Findings must not ask users to remove Lanyard's own additions.
 func TestPodsOfAClusterAreReadWithoutTheAdditionsOfLanyard(t *testing.T) {
 	t.Parallel()
 	s, err := annotations.NewSettings(provider.Builtin())

@@ -153,8 +153,7 @@ func TestThePlanHasEveryKey(t *testing.T) {
 	}
 }
 
-// What the webhook adopts and what migrate writes must be the same: for any
-// annotations, and in any order of the two.
+// The webhook and migrate must translate all annotations alike, in whichever order they run.
 func TestMigrateAgreesWithAdoption(t *testing.T) {
 	t.Parallel()
 	s := newSettings(t)
@@ -537,7 +536,7 @@ func TestSeveralPeersAtOnce(t *testing.T) {
 }
 
 // The table must name annotations and flags that Lanyard has.
-func TestTheTableBecomesWhatLanyardHas(t *testing.T) {
+func TestTheTableNamesExistingAnnotationsAndSettings(t *testing.T) {
 	t.Parallel()
 	sets := options.New().Flags()
 	isFlag := func(name string) bool {

@@ -1,8 +1,8 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package workload knows which credentials the pods of a workload have, and which a new pod would
-// get. status lists that, and explain says why.
+// Package workload determines which credentials the pods of a workload have, and which a new
+// pod would get. status lists them, and explain gives the reasons.
 //
 // An Asker sends the API server the dry run of a new pod. If the user may not create pods, it
 // evaluates the rules of the webhook here, on the objects that the user can read. Running is a pod
@@ -45,17 +45,18 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
 )
 
-// Answer is the credentials of a new pod. One of Pod, Denial and Err is set.
+// Answer describes the credentials of a new pod. One of Pod, Denial and Err is set.
 type Answer struct {
 	probe.Answer // Err is why neither Pod nor Denial is known
-	// Denial is why the pod would not be created.
+	// Denial is set if the pod would not be created.
 	Denial *Denial
-	// Local is why the rules were evaluated here, and not by the cluster: a missing right, or
-	// Options.NoDryRun. Other webhooks, policies and quotas were then not asked, and it is not
-	// known whether the API server can call Lanyard. It is empty if the cluster was asked.
+	// Local says why the rules were evaluated here, and not by the cluster: because of a
+	// missing right, or Options.NoDryRun. It is empty if the cluster was asked. A local
+	// answer ignores other webhooks, policies and quotas, and does not show whether the API
+	// server can call Lanyard.
 	Local string
-	// Missing is the right that a dry run needs and the user lacks, such as "create pods in the
-	// namespace shop", or empty if the user has it.
+	// Missing is the missing right for a dry run, for example "create pods in the namespace
+	// shop", or empty.
 	Missing string
 }
 
@@ -75,10 +76,9 @@ const DefaultConcurrent = 8
 type Options struct {
 	// Registration is the webhook configuration of Lanyard, or nil if the user may not read it.
 	Registration *admissionregistrationv1.MutatingWebhookConfiguration
-	// Unread is why the settings are the built-in defaults, or nil if they were read in the
-	// cluster or from its configuration file. With it, a Local answer about a namespace that
-	// Lanyard is called for is an error: a default, a provider or a limit of the cluster may
-	// be missing here.
+	// Unread is the error for which the settings are the built-in defaults, or nil. If it is
+	// set, a Local answer about a namespace that Lanyard is called for is an error, because
+	// the cluster may have other defaults, providers or limits.
 	Unread error
 	// NoDryRun makes every answer Local.
 	NoDryRun bool
@@ -95,13 +95,12 @@ type Asker struct {
 	client   kubernetes.Interface
 
 	mu sync.Mutex
-	// rights has the namespaces that were asked about, and whether the user may create pods.
+	// rights caches, by namespace, whether the user may create pods.
 	rights map[string]bool
 }
 
-// transport sends as many requests at the same time as there are slots, and makes the client try a
-// dry run once. Lanyard asks for a retry of its retryable denials, which are the answer here:
-// client-go would wait for seconds.
+// transport limits concurrent requests to the number of slots, and keeps client-go from
+// retrying a dry run. Lanyard asks for retries of some denials, which are the answer here.
 type transport struct {
 	http.RoundTripper
 	slots chan struct{}
@@ -228,8 +227,7 @@ func Decide(s *annotations.Settings, namespace, serviceAccount *metav1.ObjectMet
 	return mutate.Decide(s, Account(namespace, serviceAccount), annotations.NamespaceObject(namespace), read)
 }
 
-// Account returns the ServiceAccount in the form that a decision needs, or nil if serviceAccount is
-// nil.
+// Account converts a ServiceAccount for a decision. It returns nil for nil.
 func Account(namespace, serviceAccount *metav1.ObjectMeta) *annotations.Object {
 	if serviceAccount == nil {
 		return nil
@@ -268,28 +266,28 @@ func Original(pod []byte, s *annotations.Settings, unchanged bool, decision *mut
 type Denier string
 
 const (
-	// ByLanyard means that the webhook denied the pod, so that it was called.
+	// ByLanyard means that the webhook denied the pod, and so was called.
 	ByLanyard Denier = "lanyard"
 	// ByGuard means that the guard denied the pod: it lacks its credentials.
 	ByGuard Denier = "guard"
-	// ByNoCall means that the API server could not call a webhook of Lanyard whose
-	// failurePolicy is Fail.
+	// ByNoCall means that the API server could not call a Lanyard webhook with failurePolicy
+	// Fail.
 	ByNoCall Denier = "no-call"
-	// ByFailedCall is ByNoCall for a webhook of another program.
+	// ByFailedCall is like ByNoCall, for a webhook of another program.
 	ByFailedCall Denier = "failed-call"
 	// ByOther means that another webhook, a policy, a quota or the validation of the API
 	// server denied the pod.
 	ByOther Denier = "other"
 )
 
-// Denial is why a pod would not be created.
+// Denial describes why a pod would not be created.
 type Denial struct {
 	By Denier
 	// Reason is the reason of ByLanyard.
 	Reason reason.Reason
 	// Message is the message of Lanyard behind its reason, or of the API server.
 	Message string
-	// Err is the error of the API server, or the same text if the rules were evaluated here.
+	// Err is the error of the API server, or an equal one if the rules were evaluated locally.
 	Err error
 }
 
@@ -299,8 +297,8 @@ func (d *Denial) Error() string { return d.Message }
 // Unwrap returns Err.
 func (d *Denial) Unwrap() error { return d.Err }
 
-// ShowsCall reports whether the denial shows that the API server called Lanyard: the guard comes
-// after the webhook. A nil denial shows nothing.
+// ShowsCall reports whether the denial proves that the API server called Lanyard. The guard
+// runs after the webhook. For a nil Denial, it returns false.
 func (d *Denial) ShowsCall() bool { return d != nil && (d.By == ByLanyard || d.By == ByGuard) }
 
 // ownWebhook matches the name of a webhook of Lanyard in the message of a failed call.
@@ -313,8 +311,8 @@ var lanyardDenial = regexp.MustCompile(` denied (?:the )?request: lanyard: ([a-z
 // before a key of Lanyard.
 const guardSentence = "needs credentials ("
 
-// noDenials are the status codes of errors that are not about the pod: the request did
-// not reach the admission, or the API server did not finish it.
+// noDenials are status codes of errors that are not about the pod: the request did not reach
+// admission, or the API server did not complete it.
 var noDenials = []int32{
 	http.StatusUnauthorized, http.StatusNotFound, http.StatusRequestTimeout, http.StatusTooManyRequests,
 	http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout,

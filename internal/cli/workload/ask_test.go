@@ -43,7 +43,7 @@ func newSettings(t *testing.T) *annotations.Settings {
 	return s
 }
 
-// server is a fake API server. Its zero value allows everything, and stores pods as they are.
+// server is a fake API server. Its zero value allows everything and stores pods unchanged.
 type server struct {
 	forbidden map[string]bool // namespaces in which the user may not create pods
 	reviewErr error

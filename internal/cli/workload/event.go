@@ -41,14 +41,14 @@ func printEvent(p *command.Page, f *finding.Finding) {
 const (
 	failedMount  = "FailedMount"
 	failedCreate = "FailedCreate"
-	// recent is longer than a kubelet waits before it tries to mount a volume again.
+	// recent is longer than a kubelet waits before it retries a mount.
 	recent = 5 * time.Minute
-	// maxOwners is how many objects are read to find those that belong to the object of the question.
+	// maxOwners limits the objects that are read to find those of the workload.
 	maxOwners = 10
 )
 
-// event returns the finding about the newest event that explains why a pod has no token, or was not
-// created. It returns nil if there is no such event, or if it is out of date.
+// event returns the finding about the newest event that explains why a pod has no token or
+// was not created, or nil if there is none or it is outdated.
 func (r *reader) event(ctx context.Context, info *resource.Info, n *NewPod) (*finding.Finding, error) {
 	if info.Mapping.Resource == command.CoreResource("serviceaccounts") {
 		return nil, nil
@@ -83,7 +83,7 @@ func (r *reader) event(ctx context.Context, info *resource.Info, n *NewPod) (*fi
 	return nil, err
 }
 
-// objectOf returns the name of the object of an event, such as pod/cart-0.
+// objectOf returns the object of an event, for example pod/cart-0.
 func objectOf(event *corev1.Event) string {
 	return strings.ToLower(event.InvolvedObject.Kind) + "/" + event.InvolvedObject.Name
 }
@@ -160,7 +160,7 @@ func (r *reader) involved(ctx context.Context, event *corev1.Event, targets []st
 	return nil, nil
 }
 
-// isOver reports whether an event is out of date. A kubelet reports no success.
+// isOver reports whether an event is outdated. A kubelet reports no success.
 func (r *reader) isOver(ctx context.Context, event *corev1.Event, object *unstructured.Unstructured) bool {
 	at := last(event)
 	if event.Reason == failedMount {
@@ -171,7 +171,7 @@ func (r *reader) isOver(ctx context.Context, event *corev1.Event, object *unstru
 	return err == nil && slices.ContainsFunc(created, func(e corev1.Event) bool { return last(&e).After(at) })
 }
 
-// newEvent describes an event. It returns nil if the outcome for a new pod already does.
+// newEvent describes an event. It returns nil if the outcome for a new pod already contains it.
 func newEvent(event *corev1.Event, n *NewPod) *finding.Finding {
 	f := &finding.Finding{
 		Status: finding.Failed, About: objectOf(event), Reason: event.Reason, Text: event.Message + "; last at " + last(event).UTC().Format(time.RFC3339),

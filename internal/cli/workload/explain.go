@@ -24,22 +24,24 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
 )
 
-// Input holds the objects and the answers about new pods.
+// Input contains the objects and the answers about new pods.
 type Input struct {
 	*annotations.Settings
-	// Object is the object in the user's question, such as deployment/cart.
+	// Object is the object that the user asked about, for example deployment/cart.
 	Object string
-	// Namespace is the namespace of the object. It has only its name if it was not read.
+	// Namespace is the namespace of the object, with only a name if it was not read.
 	Namespace *metav1.ObjectMeta
 	// ServiceAccountName is the name that the pod has. ServiceAccount is nil if it was not
 	// read, or if it is Absent.
 	ServiceAccountName string
 	ServiceAccount     *metav1.ObjectMeta
 	Absent             bool
-	// Live is the pod that the user asked about, if it is a pod, and Owner makes its pods.
+	// Live is the pod that the user asked about, if any, and Owner is the workload that
+	// creates pods.
 	Live  metav1.Object
 	Owner Owner
-	// Answer is about the pod Sent. Got is the pod of the answer, or nil if no pod would be created.
+	// Answer is the answer about the pod Sent. Got is the resulting pod, or nil if none would
+	// be created.
 	Sent, Got metav1.Object
 	Answer    Answer
 	// Probe is the answer about a second pod, which has the label of the probe, or nil if that
@@ -52,7 +54,7 @@ type Input struct {
 	// Installation is nil if the user may not read it. Leftovers are of one that is gone.
 	Installation *cluster.Installation
 	Leftovers    []cluster.Leftover
-	// Unread reports whether the settings of the webhook are not known.
+	// Unread reports whether the settings of the webhook are unknown.
 	Unread bool
 	// GuardProblem is the problem with the guard, or empty if the guard is in place.
 	GuardProblem string
@@ -74,12 +76,11 @@ type Input struct {
 
 // Owner is the workload that a pod belongs to.
 type Owner struct {
-	// Name is how users write the workload, such as deployment/cart; empty for a pod that
-	// belongs to none.
+	// Name is the workload, for example deployment/cart, or empty if the pod has none.
 	Name string
-	// Kind is the kind of the workload. Its Kind is empty for a custom kind.
+	// Kind is the kind of the workload. Kind.Kind is empty for a custom kind.
 	Kind cluster.Kind
-	// ByHand is why a restart would not replace the pods, or empty if it would.
+	// ByHand says why a restart would not replace the pods, or is empty if it would.
 	ByHand string
 }
 
@@ -92,21 +93,21 @@ const (
 	Denied injected.State = "denied"
 )
 
-// Explanation is the result.
+// Explanation is the result of explain.
 type Explanation struct {
 	Object         string         `json:"object"`
 	Namespace      string         `json:"namespace"`
 	ServiceAccount ServiceAccount `json:"serviceAccount"`
 	// New is the outcome for a new pod.
 	New NewPod `json:"new"`
-	// Live is about the pod that the user asked about.
+	// Live describes the pod that the user asked about.
 	Live *Live `json:"live,omitempty"`
 	// InjectedBy describes an installation with policies; empty for the webhook only.
 	InjectedBy string `json:"injectedBy,omitempty"`
-	// AllowedIdentities is the namespace's policy, or empty if it has none of its own.
+	// AllowedIdentities is the policy of the namespace, or empty if it uses the cluster's default.
 	AllowedIdentities string `json:"allowedIdentities,omitempty"`
-	// Guard is whether the guard knows the ServiceAccount, in the words of lanyard status;
-	// empty if the ServiceAccount does not ask for an identity, or was not read.
+	// Guard says whether the ServiceAccount is guarded, in the words of lanyard status. It is
+	// empty if the ServiceAccount does not ask for an identity or was not read.
 	Guard cluster.Guard `json:"guard,omitempty"`
 	// GuardProblem is the problem with the guard, or empty if the guard is in place.
 	GuardProblem string `json:"guardProblem,omitempty"`
@@ -134,7 +135,7 @@ type ServiceAccount struct {
 	label finding.Finding
 }
 
-// Identity is an identity of a ServiceAccount, as its annotations have it.
+// Identity is an identity in the annotations of a ServiceAccount.
 type Identity struct {
 	Provider string `json:"provider"`
 	// Profile is empty for the ServiceAccount's own identity.
@@ -145,11 +146,11 @@ type Identity struct {
 // NewPod is the outcome for a new pod.
 type NewPod struct {
 	Outcome injected.State `json:"outcome"`
-	// Finding has a word of package reason, or empty if Lanyard did not decide.
+	// Finding describes the outcome. Its Reason is a word of package reason, or empty if
+	// Lanyard did not decide.
 	finding.Finding `json:"-"`
-	// Local reports whether the rules of the webhook were evaluated by this program, and not
-	// by the cluster. Limits has the parts that are then not known. Both are empty if the
-	// rules could not be evaluated.
+	// Local reports whether this program, and not the cluster, evaluated the rules of the
+	// webhook. Limits lists what is then unknown.
 	Local      bool        `json:"local,omitempty"`
 	Limits     string      `json:"limits,omitempty"`
 	Containers []Container `json:"containers,omitempty"`
@@ -165,7 +166,7 @@ type Container struct {
 	Type string `json:"type"`
 	// Token reports whether the token volume is mounted.
 	Token bool `json:"token"`
-	// Providers are those whose variables point to a file of the token volume.
+	// Providers are the providers whose variables point to a file in the token volume.
 	Providers []string `json:"providers,omitempty"`
 	// Reasons are the findings of Lanyard about this container.
 	Reasons []Reason `json:"reasons,omitempty"`
@@ -188,23 +189,23 @@ type Live struct {
 	// Injected are the providers, as the pod's annotation has them.
 	Injected string `json:"injected,omitempty"`
 	Created  string `json:"created"`
-	// OlderThanAnnotations reports whether the pod was created before the annotations
-	// of its ServiceAccount were last written.
+	// OlderThanAnnotations reports whether the pod is older than the last write of its
+	// ServiceAccount's annotations.
 	OlderThanAnnotations bool        `json:"olderThanAnnotations"`
 	Containers           []Container `json:"containers,omitempty"`
 	// Differences is set for a pod that another webhook injected.
 	Differences []injected.Difference `json:"differences,omitempty"`
 }
 
-// Problem reports whether something must be done: a pod does not get the credentials
-// that its ServiceAccount asks for, or has others.
+// Problem reports whether action is needed because a pod lacks the credentials that its
+// ServiceAccount asks for, or has others.
 func (e *Explanation) Problem() bool {
 	return slices.ContainsFunc(e.Findings, func(f finding.Finding) bool {
 		return f.Status == finding.Failed || f.Status == finding.Warning
 	})
 }
 
-// Explain puts everything together.
+// Explain computes the explanation.
 func Explain(in *Input) *Explanation {
 	e := &Explanation{
 		Object: in.Object, Namespace: in.Namespace.Name,
@@ -221,7 +222,7 @@ func Explain(in *Input) *Explanation {
 		}
 	}
 	if in.Answer.Local != "" && e.New.Outcome != injected.Unknown {
-		e.New.Local, e.New.Limits = true, "other webhooks, policies and quotas were not asked, and it is not known whether the API server can call Lanyard"
+		e.New.Local, e.New.Limits = true, "other webhooks, policies and quotas were not asked, so it is unknown whether the API server can call Lanyard"
 	}
 	if e.ServiceAccount.label.Text != "" {
 		e.Findings = append(e.Findings, e.ServiceAccount.label)
@@ -257,11 +258,11 @@ func (in *Input) metadata() *metav1.PartialObjectMetadata {
 	return &metav1.PartialObjectMetadata{ObjectMeta: *cmp.Or(in.ServiceAccount, new(metav1.ObjectMeta))}
 }
 
-// asks reports whether the ServiceAccount is known to ask for an identity.
+// asks reports whether the ServiceAccount was read and asks for an identity.
 func (in *Input) asks() bool { return in.AskForIdentity(in.metadata().Annotations) }
 
-// waits reports whether the ServiceAccount is known to need an identity that it does not ask
-// for yet.
+// waits reports whether the ServiceAccount was read and needs an identity that it does not
+// ask for yet.
 func (in *Input) waits() bool {
 	object := in.metadata()
 	return in.Waits(object.Labels[annotations.IdentityLabel], object.Annotations)
@@ -285,8 +286,8 @@ func (in *Input) serviceAccount() ServiceAccount {
 	return account
 }
 
-// Identities returns the identities in the annotations of a ServiceAccount, as they
-// are written: the cluster's defaults are not known.
+// Identities returns the identities as written in the annotations of a ServiceAccount,
+// without the cluster's defaults.
 func Identities(s *annotations.Settings, values map[string]string) []Identity {
 	var identities []Identity
 	for _, d := range s.Asked(values) {
@@ -325,7 +326,7 @@ func fine(outcome injected.State, why reason.Reason, text, hint string) NewPod {
 	return NewPod{Outcome: outcome, Finding: finding.Finding{Status: finding.NotApplicable, Reason: string(why), Text: text, Fix: hint}}
 }
 
-// new describes the answer about a new pod.
+// new describes the outcome for a new pod.
 func (in *Input) new() NewPod {
 	switch answer := &in.Answer; {
 	case in.Absent:
@@ -342,7 +343,7 @@ func (in *Input) new() NewPod {
 	return in.without()
 }
 
-// unknown describes a new pod whose credentials are not known.
+// unknown describes a new pod whose credentials are unknown.
 func (in *Input) unknown() NewPod {
 	n := NewPod{Outcome: injected.Unknown, Finding: finding.Finding{
 		Status: finding.Skipped, Text: "could not determine the credentials of a new pod: " + in.Answer.Err.Error(), Fix: "Try again. If the error persists, run: lanyard check",
@@ -405,7 +406,7 @@ func (in *Input) insists() NewPod {
 			annotations.Inject, annotations.Insist, annotations.IdentityLabel))
 }
 
-// checkFix is the fix for a webhook that does not respond.
+// checkFix is the fix if a webhook does not respond.
 const checkFix = "See: lanyard check"
 
 // fixes are the fixes by reason.
@@ -486,7 +487,7 @@ func (in *Input) unreachable() string {
 	return in.Probe.Denial.Message
 }
 
-// decide makes the decision about the pod Sent, as the webhook does. Both results are nil if the
+// decide computes the webhook's decision about the pod Sent. Both results are nil if the
 // ServiceAccount was not read.
 func (in *Input) decide() (*mutate.Decision, error) {
 	if in.ServiceAccount == nil {
@@ -508,7 +509,7 @@ func (in *Input) without() NewPod {
 		return in.insists()
 	case decision == nil && err == nil:
 		return NewPod{Outcome: injected.Without, Finding: finding.Finding{
-			Status: finding.Skipped, Text: "the pod is created without credentials. The reason is not known: you may not read its ServiceAccount",
+			Status: finding.Skipped, Text: "the pod is created without credentials. The reason is unknown, because you may not read its ServiceAccount",
 			Fix: "Ask an administrator for the ClusterRole view in the namespace " + in.Namespace.Name + ".",
 		}}
 	case decision == nil: // a new pod would be denied, if Lanyard were called
@@ -534,7 +535,7 @@ func (in *Input) without() NewPod {
 	return in.leftOut(decision)
 }
 
-// leftOut describes a new pod none of whose containers gets credentials.
+// leftOut describes a new pod in which no container gets credentials.
 func (in *Input) leftOut(decision *mutate.Decision) NewPod {
 	if leavesNothing(decision) && in.Answer.Local != "" && !in.NoGuard {
 		return in.deniedByItsLists(decision)
@@ -580,7 +581,7 @@ func (in *Input) none(decision *mutate.Decision) NewPod {
 // absent reports whether nothing injects pods in this cluster.
 func (in *Input) absent() bool { return in.Installation != nil && in.Installation.Absent() }
 
-// removal is the next step for policies of an installation that is gone.
+// removal is the next step for policies of a removed installation.
 func (in *Input) removal() string {
 	return "Remove it, or install Lanyard again: " + cluster.Remove(in.Leftovers)
 }
@@ -630,8 +631,8 @@ func (in *Input) exclusion() string {
 	return "the namespaceSelector of the webhook " + cluster.PodWebhook + " does not select it"
 }
 
-// hint is the likely reason why a ServiceAccount does not ask for an identity, and the fix. wrong
-// reports whether it is a mistake.
+// hint contains the likely reason why a ServiceAccount does not ask for an identity, and the
+// fix. wrong reports whether it is a mistake.
 type hint struct {
 	text, fix string
 	wrong     bool
@@ -690,7 +691,7 @@ func (in *Input) containers(pod metav1.Object, decision *mutate.Decision) []Cont
 	return list
 }
 
-// read reads the injection back from a pod; nil for no pod.
+// read reads the injection from a pod, or returns nil if there is no pod.
 func (in *Input) read(pod metav1.Object) *injected.Pod {
 	if pod == nil {
 		return nil
@@ -702,9 +703,8 @@ func (in *Input) read(pod metav1.Object) *injected.Pod {
 	return read
 }
 
-// sentences describe a running pod. The first row that fits is the row of a pod: with its state,
-// and with the outcome for new pods, if the row has an outcome. Some rows are only for pods with
-// the credentials of one origin.
+// sentences describe running pods. The first row that matches the state and, if set, the
+// outcome for new pods and the origin of the credentials applies.
 var sentences = []struct {
 	state   injected.State
 	outcome injected.State
@@ -720,7 +720,7 @@ var sentences = []struct {
 	{injected.LeftOut, "", anywhere, "none of its containers gets credentials, like a new pod"},
 	{injected.Unknown, injected.Without, nowhere, "it has no credentials, like a new pod"},
 	{injected.Unknown, Denied, anywhere, "it cannot be compared with a new pod, which is denied"},
-	{injected.Unknown, "", anywhere, "it cannot be compared with a new pod, whose credentials are not known"},
+	{injected.Unknown, "", anywhere, "it cannot be compared with a new pod, whose credentials are unknown"},
 	{injected.Without, "", anywhere, "it has no credentials, and a new pod gets some"},
 	{injected.Stale, injected.Without, anywhere, "it has credentials, and a new pod gets none"},
 	{injected.Stale, injected.None, anywhere, "it has credentials, and a new pod gets none"},
@@ -773,7 +773,7 @@ func (in *Input) judge() Verdict {
 	return verdict
 }
 
-// running judges the running pod without asking the API server.
+// running determines the state of the running pod without asking the API server.
 func (in *Input) running() (Verdict, error) {
 	text, err := json.Marshal(in.Live)
 	if err != nil {
@@ -796,7 +796,7 @@ func (in *Input) unchanged() bool {
 	return in.ServiceAccount != nil && cluster.IsUnchanged(in.Live, cluster.UnchangedSince(in.ServiceAccount))
 }
 
-// live compares the running pod with a new one.
+// live describes the running pod, compared with a new one.
 func (in *Input) live(n *NewPod) *Live {
 	pod := in.Live
 	created, annotated := pod.GetCreationTimestamp(), cluster.Annotated(&in.metadata().ObjectMeta)
@@ -844,7 +844,7 @@ func (in *Input) outdated(l *Live, annotated metav1.Time) {
 	}
 }
 
-// recreated is the advice for a pod whose controller replaces it.
+// recreated is the fix for a pod that its controller replaces.
 const recreated = "Delete the pod, and its controller creates a new one: "
 
 // restart returns the command that replaces the running pod, and no other workload.

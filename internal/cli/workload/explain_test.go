@@ -46,7 +46,7 @@ func newPod() *corev1.Pod {
 	return &corev1.Pod{Spec: corev1.PodSpec{ServiceAccountName: "cart", Containers: []corev1.Container{{Name: "main"}}}}
 }
 
-// injectedPod returns what Lanyard makes of newPod.
+// injectedPod returns newPod after injection.
 func injectedPod(t *testing.T, role string) *corev1.Pod {
 	t.Helper()
 	return injectPod(t, newPod(), role)
@@ -289,7 +289,7 @@ func TestNewPods(t *testing.T) {
 		},
 		"the ServiceAccount may not be read, and the pod is not injected": {
 			func(in *Input) { in.ServiceAccount, in.Got = nil, newPod() },
-			injected.Without, "", "the pod is created without credentials. The reason is not known: you may not read its ServiceAccount", false,
+			injected.Without, "", "the pod is created without credentials. The reason is unknown, because you may not read its ServiceAccount", false,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -375,7 +375,7 @@ func TestRunningPodsInTheWordsOfStatus(t *testing.T) {
 		},
 		"not known": {
 			func(in *Input) { in.Live, in.Got, in.Answer.Err = injectedPod(t, role), nil, errors.New("EOF") },
-			injected.Unknown, cluster.GuardOn, "it cannot be compared with a new pod, whose credentials are not known",
+			injected.Unknown, cluster.GuardOn, "it cannot be compared with a new pod, whose credentials are unknown",
 		},
 		"unguarded": {
 			func(in *Input) { in.Live, in.ServiceAccount.Labels = injectedPod(t, role), nil },
@@ -626,8 +626,7 @@ func TestContainers(t *testing.T) {
 	}
 }
 
-// explain used to blame the API server for pods without a container
-// that takes part.
+// explain used to blame the API server for pods in which no container is injected.
 func TestAPodWithoutAContainerThatTakesPart(t *testing.T) {
 	t.Parallel()
 	taken := newPod()
@@ -678,7 +677,7 @@ func TestAPodThatTheObjectSelectorDoesNotSelect(t *testing.T) {
 	}
 }
 
-// Every denial says what to do.
+// Every denial has a next step.
 func TestEveryDenialHasAFix(t *testing.T) {
 	t.Parallel()
 	for _, r := range []reason.Reason{

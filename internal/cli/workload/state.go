@@ -58,12 +58,13 @@ func Outdated(pods map[injected.State]int) int {
 	return n
 }
 
-// Running is a running pod, and what Judge needs to know about its cluster.
+// Running is a running pod with the facts about its cluster that Judge needs.
 type Running struct {
 	*annotations.Settings
-	// Comparer is for the pods of its ServiceAccount, or nil if the ServiceAccount was not read.
+	// Comparer compares the pods of its ServiceAccount, or is nil if the ServiceAccount was
+	// not read.
 	Comparer *injected.Comparer
-	// Pod is the JSON of the pod. Labels and Annotations are its own.
+	// Pod is the JSON of the pod, and Labels and Annotations are its metadata.
 	Pod                 []byte
 	Labels, Annotations map[string]string
 	// Called reports whether Lanyard is called for the namespace, and Registration is the webhook
@@ -84,9 +85,9 @@ type Verdict struct {
 	// Shadows are the findings about variables because of which SDKs ignore the credentials, if
 	// the pod has them.
 	Shadows []mutate.Finding
-	// Problem is why the state is unknown.
+	// Problem says why the state is unknown.
 	Problem string
-	// Ask reports whether the API server knows better, by the dry run of a new pod.
+	// Ask reports whether a dry run may give a more precise answer.
 	Ask bool
 }
 
@@ -137,8 +138,8 @@ func (v *Verdict) Settle(c injected.Comparison) {
 	}
 }
 
-// labelsAtCreation returns the labels of the pod without Lanyard's label. The objectSelector saw
-// the pod before it was injected.
+// labelsAtCreation returns the labels of the pod without Lanyard's, as the objectSelector saw
+// them before the injection.
 func (r *Running) labelsAtCreation() map[string]string {
 	if r.Annotations[annotations.Injected] == "" || r.Labels[annotations.IdentityLabel] != annotations.IdentityInjected {
 		return r.Labels
@@ -243,7 +244,7 @@ func (m ConfigMaps) Shadows(pod []byte, d *mutate.Decision) ([]mutate.Finding, e
 	return found, nil
 }
 
-// of returns the findings about the ConfigMaps of one container.
+// of returns the findings about the ConfigMaps used by one container.
 func (m ConfigMaps) of(c *container, identities []annotations.Identity) (found []mutate.Finding) {
 	for _, from := range c.EnvFrom {
 		if from.ConfigMapRef == nil || from.Prefix != "" {

@@ -31,8 +31,7 @@ type Row struct {
 	ServiceAccount string        `json:"serviceAccount"`
 	Providers      []string      `json:"providers"`
 	Guard          cluster.Guard `json:"guard"`
-	// NoGuard is the problem of the guard because of which Guard is cluster.GuardOff in spite of
-	// the label.
+	// NoGuard is the problem with the guard if Guard is cluster.GuardOff despite the label.
 	NoGuard string `json:"-"`
 	// Workload is the owner of the pods, such as deployment/cart.
 	Workload string `json:"workload,omitempty"`
@@ -41,10 +40,10 @@ type Row struct {
 	States map[injected.State]int `json:"states,omitempty"`
 	// Differences is set for pods that another webhook injected.
 	Differences []injected.Difference `json:"differences,omitempty"`
-	// Local is why differing pods were compared with a pod that was evaluated here, and not
-	// by the cluster, or empty if the cluster was asked, or if no pod differs.
+	// Local says why differing pods were compared with a pod that was evaluated here, and not
+	// by the cluster. It is empty if the cluster was asked, or if no pod differs.
 	Local string `json:"-"`
-	// Problem has the reasons why new pods are unknown.
+	// Problem contains the reasons why the credentials of new pods are unknown.
 	Problem string `json:"-"`
 	// Shadows are the findings about variables because of which SDKs ignore the credentials.
 	Shadows []mutate.Finding `json:"-"`
@@ -67,13 +66,13 @@ type Namespace struct {
 	owners map[types.UID]owner
 	read   map[string]bool
 	pods   []*pod
-	// variables are what is known of the ConfigMaps that containers take variables from.
+	// variables are the relevant variables in ConfigMaps that containers use.
 	variables ConfigMaps
 	// comparers compare the pods of a ServiceAccount, while the pods are read.
 	comparers map[string]*injected.Comparer
 }
 
-// account holds the parts of a ServiceAccount that asks for an identity. A large cluster has
+// account contains the parts of a ServiceAccount that are kept, because a large cluster has
 // very many.
 type account struct {
 	providers []string
@@ -87,23 +86,23 @@ type account struct {
 // owner is an object that owns pods, or their owners.
 type owner struct {
 	name string // as users write it
-	// above is the owner of a ReplicaSet or a Job, if any.
+	// above is the owner of this owner, if it is a ReplicaSet or a Job.
 	above *metav1.OwnerReference
 }
 
-// pod holds the parts of a pod that are kept.
+// pod contains the parts of a pod that are kept.
 type pod struct {
 	name           string
 	serviceAccount string
 	owner          *metav1.OwnerReference
 	state          injected.State
-	// problem says why the state is Unknown, and local says why the API server was not asked about
+	// problem says why the state is Unknown, and local why the API server was not asked about
 	// a pod that differs.
 	problem, local string
 	// differences is set for a pod that another webhook injected.
 	differences []injected.Difference
 	shadows     []mutate.Finding
-	// sources is the pod if its state depends on ConfigMaps that were not read yet.
+	// sources is set if the state depends on ConfigMaps that have not been read yet.
 	sources *Running
 	// running is the pod, and original is the JSON of the pod as it was created. They are kept only
 	// until the API server has been asked.
@@ -296,9 +295,8 @@ func (n *Namespace) AddOwner(kind *cluster.Kind, object *metav1.PartialObjectMet
 	n.owners[object.UID] = o
 }
 
-// ownerName returns how users write an owner, or empty if it does not exist. Who creates a
-// pod writes its references, so a reference to a kind of Kubernetes counts only if an
-// object has its UID.
+// ownerName formats an owner, or returns "" if it does not exist. Users can write owner
+// references, so a reference to a kind of Kubernetes counts only if an object has its UID.
 func (n *Namespace) ownerName(reference *metav1.OwnerReference) string {
 	if reference == nil {
 		return ""
@@ -312,7 +310,7 @@ func (n *Namespace) ownerName(reference *metav1.OwnerReference) string {
 	return strings.ToLower(reference.Kind) + "/" + reference.Name
 }
 
-// workload returns how users write the workload of a pod.
+// workload formats the workload of a pod.
 func (n *Namespace) workload(p *pod) string {
 	if p.owner == nil {
 		return "pod/" + p.name
@@ -320,8 +318,9 @@ func (n *Namespace) workload(p *pod) string {
 	return cmp.Or(n.ownerName(n.owners[p.owner.UID].above), n.ownerName(p.owner), "pod/"+p.name)
 }
 
-// Question asks what a new pod would get. It is about the pods of one owner with one ServiceAccount
-// that seem to differ from a new pod, or that another webhook injected.
+// Question is a dry run that is needed to find out what a new pod would get. It covers the
+// pods of one owner and ServiceAccount that seem to differ from a new pod, or that another
+// webhook injected.
 type Question struct {
 	namespace *Namespace
 	pods      []*pod
@@ -360,9 +359,9 @@ func (n *Namespace) Questions() []*Question {
 	return questions
 }
 
-// Ask sends the pod of the template, or else the first of the pods as it was created, and sets the
-// state of all pods by the answer. If the API server denies the pod for a reason of its own, or
-// cannot be asked, the states stay. asker is the method of an Asker.
+// Ask sends the pod of the template, or else the first of the pods as it was created, and
+// sets the states of all pods by the answer. If another program denies the pod, or the API
+// server cannot be asked, the states do not change. asker is the method of an Asker.
 func (q *Question) Ask(asker func(namespace, serviceAccount *metav1.ObjectMeta, pod *unstructured.Unstructured) Answer) error {
 	n := q.namespace
 	original := q.template

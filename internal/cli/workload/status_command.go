@@ -29,10 +29,10 @@ import (
 //go:embed status.txt
 var statusHelp string
 
-// watchInterval is the time between two looks of --watch.
+// watchInterval is the refresh interval of --watch.
 const watchInterval = 5 * time.Second
 
-// statusCommand holds the flags of status.
+// statusCommand contains the flags of status.
 type statusCommand struct {
 	*command.CLI
 	command.Output
@@ -106,10 +106,10 @@ func (k *statusCommand) run(ctx context.Context, args []string) (err error) {
 	return err
 }
 
-// errIncomplete is the error of a result that is not known for all pods.
+// errIncomplete is the error if the states of some pods are unknown.
 var errIncomplete = errors.New("the result is not complete")
 
-// summary is the number of pods, in total and by state.
+// summary counts the pods, in total and by state.
 type summary struct {
 	Pods   int                    `json:"pods"`
 	States map[injected.State]int `json:"states"`
@@ -124,7 +124,7 @@ type statusResult struct {
 	Summary    summary           `json:"summary"`
 	query      *query
 	stale      bool
-	// titled reports whether the header is on the page.
+	// titled reports whether the header was printed.
 	titled bool
 	// restarts reports whether a restart replaces outdated pods, in the namespace first or in
 	// others.
@@ -190,7 +190,7 @@ func (r *Row) findings() (found []finding.Finding) {
 	return found
 }
 
-// conclude adds what follows from all rows.
+// conclude adds the findings about all rows.
 func (r *statusResult) conclude() {
 	for _, why := range slices.Sorted(maps.Keys(r.local)) {
 		r.Findings = append(r.Findings, finding.Finding{
@@ -299,7 +299,7 @@ func (r *statusResult) printEnd(p *command.Page) {
 	}
 }
 
-// String returns the numbers as a sentence.
+// String formats the counts.
 func (s summary) String() string {
 	var parts []string
 	for _, state := range States() {
@@ -314,7 +314,7 @@ func (s summary) String() string {
 	return fmt.Sprintf("%d %s: %s", s.Pods, pods, strings.Join(parts, ", "))
 }
 
-// write writes the rows. A table is written as it is known, namespace by namespace.
+// write writes the rows. A table is written incrementally, namespace by namespace.
 func (k *statusCommand) write(ctx context.Context) error {
 	result := &statusResult{Workloads: []Row{}, Findings: []finding.Finding{}, Summary: summary{States: map[injected.State]int{}}, query: &k.query, stale: k.stale, local: map[string][]string{}}
 	p := command.NewPage(k.Out)
@@ -343,7 +343,8 @@ func (k *statusCommand) write(ctx context.Context) error {
 	return cmp.Or(k.Write(k.CLI, result), result.err())
 }
 
-// noteFindings prints the findings, which a list of names does not contain.
+// noteFindings prints the findings to the error stream, because a list of names cannot
+// contain them.
 func (k *statusCommand) noteFindings(r *statusResult) {
 	for i := range r.Findings {
 		if f := &r.Findings[i]; f.Status == finding.Skipped || f.Status == finding.Failed {
@@ -362,7 +363,7 @@ func (k *statusCommand) noteFindings(r *statusResult) {
 // own.
 const narrow = 120
 
-// The last column has room for most numbers with their words.
+// The last column is wide enough for most counts.
 var statusHeader = []string{"NAMESPACE", "SERVICEACCOUNT", "GUARD", "WORKLOAD", "PODS", "CURRENT", "STALE", "WITHOUT", "OTHER       "}
 
 // printWide writes the rows as one table.
@@ -386,7 +387,7 @@ func (r *statusResult) printWide(p *command.Page) {
 func (r *statusResult) printNarrow(p *command.Page) {
 	header := slices.Clone(statusHeader[3:])
 	if !r.titled {
-		// The workloads of namespaces to come may have long names.
+		// Later namespaces may have longer names.
 		numbers := strings.Join(header[1:], strings.Repeat(" ", command.ColumnGap))
 		header[0] += strings.Repeat(" ", max(0, p.Width-2-command.ColumnGap-len(numbers)-len(header[0])))
 		p.Table(2, [][]string{header})

@@ -343,7 +343,7 @@ func TestExcludedNamespacesAskNothing(t *testing.T) {
 	}
 }
 
-func TestPodsThatDifferInWhatTheyGet(t *testing.T) {
+func TestPodsWithDifferentInjections(t *testing.T) {
 	t.Parallel()
 	n := cart(t, true, true)
 	short := podOf(t, metav1.ObjectMeta{Name: "short"}, "")

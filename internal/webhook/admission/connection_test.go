@@ -277,8 +277,8 @@ func TestLargeReviewsThatDoNotEndFillNoMemory(t *testing.T) {
 			}()
 		}
 		synctest.Wait()
-		// In addition, each connection has the first part of a body and the buffers of the
-		// network and of net/http.
+		// In addition, each connection holds the first part of a body, and buffers of the
+		// network and net/http.
 		const each = 64<<10 + connBuffer + 4<<10
 		held := f.budget.Held().Bodies
 		if got := taken.Load(); got > held+clients*each {
@@ -295,7 +295,7 @@ func TestLargeReviewsThatDoNotEndFillNoMemory(t *testing.T) {
 }
 
 // A client that stops reading or sending does not delay other clients.
-func TestASlowClientDelaysNobody(t *testing.T) {
+func TestSlowClientsDoNotDelayOthers(t *testing.T) {
 	t.Parallel()
 	// The decision takes nearly as much as the budget allows for a usual one.
 	review := withElements(280)

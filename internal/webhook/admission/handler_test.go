@@ -27,7 +27,7 @@ import (
 // notReview is how a request that is no review is counted.
 var notReview = []record{{"", "error", "invalid_review"}}
 
-func TestWhatIsNoReviewIsRejectedWithItsMistake(t *testing.T) {
+func TestInvalidReviewsAreRejectedWithTheirMistake(t *testing.T) {
 	t.Parallel()
 	with := func(old, replacement string) string { return strings.Replace(review, old, replacement, 1) }
 	long := review + strings.Repeat(" ", admission.MaxBodyBytes+1-len(review))
@@ -175,7 +175,7 @@ func TestAReviewIsTakenHoweverItIsWritten(t *testing.T) {
 	}
 }
 
-func TestAnAnswerIsWhatTheAPIHasForTheDecision(t *testing.T) {
+func TestResponsesDecodeAsAPITypes(t *testing.T) {
 	t.Parallel()
 	patchType := admissionv1.PatchTypeJSONPatch
 	failure := func(code int32, status metav1.StatusReason, message string) *metav1.Status {
@@ -293,7 +293,7 @@ func TestASubresourceIsCountedAsOne(t *testing.T) {
 	}
 }
 
-func TestAnyUIDComesBackAsItWas(t *testing.T) {
+func TestTheUIDIsReturnedUnchanged(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct{ written, want string }{
 		"quotes and backslashes":    {`\"\\\/`, `"\/`},
@@ -316,11 +316,11 @@ func TestAnyUIDComesBackAsItWas(t *testing.T) {
 	}
 }
 
-// secret stands in every place of a request whose content is nobody's to log.
+// secret is in every part of a request that must not be logged.
 const secret = "eyJhbGciOiJSUzI1NiJ9.c2VjcmV0.s3cr3t"
 
-// secretive is a pod that holds the secret in an environment variable, in an
-// annotation and as the name of a key.
+// secretive is a pod with the secret in an environment variable, in an annotation and as a
+// key.
 const secretive = `{"kind":"Pod","metadata":{"annotations":{"example.com/token":"` + secret + `"}},` +
 	`"spec":{"containers":[{"name":"main","env":[{"name":"PASSWORD","value":"` + secret + `"}],"` + secret + `":1}]}}`
 
@@ -361,7 +361,7 @@ func TestAPanicIsAFaultAndShowsNothingOfTheObject(t *testing.T) {
 	}
 }
 
-func TestTheLogHoldsNothingOfTheObject(t *testing.T) {
+func TestTheLogDoesNotContainTheObject(t *testing.T) {
 	t.Parallel()
 	full := strings.Replace(review, `{"kind":"Pod"}`, secretive, 1)
 	tests := map[string]struct {
@@ -449,8 +449,7 @@ func TestAnAnswerThatCannotBeSentIsLogged(t *testing.T) {
 	}
 }
 
-// FuzzHandler: whatever is sent, there is an answer, and it is a review or says
-// what is wrong.
+// FuzzHandler checks that every request gets a response: a review or an error.
 func FuzzHandler(f *testing.F) {
 	for _, body := range []string{
 		review, review[:40], "", "{}", "null", "[]", "\xff", `{"request":{"object":{}}}`,

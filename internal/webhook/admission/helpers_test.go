@@ -51,7 +51,7 @@ func (d decide) Read(s *jsonscan.Scanner, into *object) error {
 	return err
 }
 
-// fault returns a Decider that knows nothing of the object.
+// fault returns a Decider that fails for every object.
 func fault(r reason.Reason, message string) decide {
 	return func(context.Context, *admission.Request[object]) (admission.Response, error) {
 		return admission.Response{}, &reason.Fault{Reason: r, Err: errors.New(message)}
@@ -77,7 +77,7 @@ func patchOf(value string) admission.Patch {
 	return &p
 }
 
-// record is what a Recorder was told, the duration aside.
+// record is a call of a Recorder, without the duration.
 type record struct{ Resource, Result, Reason string }
 
 // fixture is a handler with all that it writes to.

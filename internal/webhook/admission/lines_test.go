@@ -75,7 +75,7 @@ func TestALogLineIsShort(t *testing.T) {
 	}
 }
 
-// forged returns a review with a name of its own.
+// forged returns a review with a unique name.
 func forged(t *testing.T, namespace string) func(*admission.Handler[object]) {
 	t.Helper()
 	return func(handler *admission.Handler[object]) {

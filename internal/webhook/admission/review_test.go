@@ -20,8 +20,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/texts"
 )
 
-// FuzzParseReview holds the parser to the API's own types: what it accepts, it
-// reads as they do, and what they cannot hold a request in, it refuses.
+// FuzzParseReview compares the parser with the API's types: it reads accepted input as they
+// do, and rejects input that they cannot decode into a request.
 func FuzzParseReview(f *testing.F) {
 	for _, body := range []string{
 		`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u","resource":{"group":"g","version":"v1","resource":"pods"},"operation":"CREATE","object":{"a":1}}}`,

@@ -19,7 +19,7 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
 )
 
-func TestAResponseHoldsNoMemoryForItsDecision(t *testing.T) {
+func TestResponsesReleaseTheMemoryOfDecisions(t *testing.T) {
 	t.Parallel()
 	b := NewBudget()
 	s := b.newShare("10.0.0.1:1234")

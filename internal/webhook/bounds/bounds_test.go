@@ -32,8 +32,8 @@ func chartLimits(t *testing.T) (memory, goMemory int64) {
 	return number(`limits:\s+memory: (\d+)Mi`) << 20, number(`name: GOMEMLIMIT\s+value: "?(\d+)"?`)
 }
 
-// TestManyServiceAccountsFit in internal/webhook/metadatacache holds that 20,000
-// ServiceAccounts have room.
+// TestManyServiceAccountsFit in internal/webhook/metadatacache checks that 20,000
+// ServiceAccounts fit.
 func TestAllStagesTogetherTakeLessThanTheLimitOfTheChart(t *testing.T) {
 	t.Parallel()
 	limit, memory := chartLimits(t)

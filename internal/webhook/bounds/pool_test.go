@@ -21,16 +21,16 @@ var (
 
 var errTaken = errors.New("taken")
 
-// take takes from a claim, and waits for long.
+// take takes from a claim with a long deadline.
 func take(c *Claim, n int64) error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	return c.Take(ctx, n)
 }
 
-// TestMemoryGoesToTheClientThatHoldsTheLeast: a client with very many requests does
+// TestTheClientWithTheLeastMemoryIsNext: a client with very many requests does
 // not delay the request of another client by more than the request in progress.
-func TestMemoryGoesToTheClientThatHoldsTheLeast(t *testing.T) {
+func TestTheClientWithTheLeastMemoryIsNext(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := NewPool(100, 0, errTaken)
@@ -135,9 +135,9 @@ func TestAClaimThatBecomesIdleLaterIsInterruptedToo(t *testing.T) {
 	})
 }
 
-// TestTheBodyThatHoldsTheMostIsCompletedFirst: bodies of one client do not stop each
+// TestTheLargestPartialBodyIsCompletedFirst: bodies of one client do not stop each
 // other.
-func TestTheBodyThatHoldsTheMostIsCompletedFirst(t *testing.T) {
+func TestTheLargestPartialBodyIsCompletedFirst(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := NewPool(100, 0, errTaken)

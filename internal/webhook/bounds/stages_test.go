@@ -48,8 +48,8 @@ const (
 	forgottenAfter = 2 * time.Minute
 )
 
-// apiServer is the client of an API server that knows the ServiceAccounts "ordinary" and
-// "wide". It takes a while to answer about others.
+// apiServer is the client of an API server with the ServiceAccounts "ordinary" and "wide". It
+// responds slowly about others.
 type apiServer struct {
 	metadata.Getter
 	reads *atomic.Int64
@@ -153,7 +153,7 @@ func texts(*testing.T, *fleet) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 64<<10)) })
 }
 
-// behaviors are what hostile clients do, and how often each connects.
+// behaviors lists the attacks of hostile clients, and how often each connects.
 var behaviors = map[string]struct {
 	hostile.Behavior
 	connections int
@@ -171,7 +171,7 @@ var addresses = map[string]func(i int) string{
 	"of many addresses": func(i int) string { return fmt.Sprintf("10.0.1.%d", i) },
 }
 
-// fleet counts what a server holds.
+// fleet counts the resources that a server uses.
 type fleet struct {
 	net.Listener
 	open, handlers, reads atomic.Int64
@@ -245,8 +245,8 @@ func (f *fleet) check(t *testing.T) {
 	}
 }
 
-// TestHostileClientsAtEachStage: whatever a client does at a stage, it does not hold more
-// than its bound, an ordinary client is answered, and nothing is left in the end.
+// TestHostileClientsAtEachStage checks that a client at a stage never uses more than its
+// bound, that an ordinary client gets responses, and that nothing is left in the end.
 func TestHostileClientsAtEachStage(t *testing.T) {
 	t.Parallel()
 	source := httptest.NewUnstartedServer(nil)
@@ -365,7 +365,8 @@ func (a *attack) ask(ctx context.Context, client *http.Client) (string, error) {
 	return fmt.Sprintf("%s %.200s", response.Status, text), err
 }
 
-// run lets the clients attack for a while, and then waits until they are forgotten.
+// run lets the clients attack for a while, then waits until the server has released their
+// resources.
 func (a *attack) run(t *testing.T) {
 	t.Helper()
 	for range 20 {

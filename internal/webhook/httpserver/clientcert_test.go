@@ -135,8 +135,8 @@ func serveVerified(t *testing.T, v *Verifier) *memnet.Listener {
 	return listener
 }
 
-// connect reports whether the server lets the client in, and whether the session
-// was resumed. An error that is no alert of the server ends the test.
+// connect reports whether the server accepts the client, and whether the session was resumed.
+// Any error other than a TLS alert fails the test.
 func connect(t *testing.T, listener *memnet.Listener, config *tls.Config) (admitted, resumed bool) {
 	t.Helper()
 	raw, err := listener.Dial(t.Context(), "10.0.0.1")
@@ -237,7 +237,7 @@ func longChain(t *testing.T, ca *authority) tls.Certificate {
 	return certificate
 }
 
-func TestWhoIsLetIn(t *testing.T) {
+func TestAcceptedClientCertificates(t *testing.T) {
 	t.Parallel()
 	ours, foreign := newAuthority(t, "ours"), newAuthority(t, "ours") // of the same name
 	expired, server := caller("kube-apiserver"), caller("kube-apiserver")
@@ -343,7 +343,7 @@ func TestTheProbeIsLetInWithoutANoise(t *testing.T) {
 	}
 }
 
-// journal keeps what is logged.
+// journal collects log lines.
 type journal struct {
 	mu    sync.Mutex
 	lines []string

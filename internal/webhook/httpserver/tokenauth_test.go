@@ -119,7 +119,7 @@ func TestAFailureIsLoggedOnceASecondWithoutTheToken(t *testing.T) {
 	}
 }
 
-func TestTheAPIServerIsNotAskedWithoutLimit(t *testing.T) {
+func TestTokenReviewsAreLimited(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		client := newClient()
@@ -144,7 +144,7 @@ func TestTheAPIServerIsNotAskedWithoutLimit(t *testing.T) {
 	})
 }
 
-// Otherwise nobody could see the metrics while somebody attacks the webhook.
+// Otherwise an attack on the webhook would make the metrics unavailable.
 func TestBadTokensOfAnAddressDoNotTakeTheTurnsOfAnother(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -130,8 +130,8 @@ func TestOddAdoptedValuesAreWarnedOf(t *testing.T) {
 	}
 }
 
-// The record lanyard.dev/adopted is for mistakes in values that a peer accepted. Users can
-// write the record, too: then it must not relax a check.
+// The record lanyard.dev/adopted tolerates mistakes in values that a peer accepted. A record
+// that a user wrote must not relax a check.
 func TestAHandWrittenRecordRelaxesNothing(t *testing.T) {
 	t.Parallel()
 	const (

@@ -24,8 +24,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/webhook/admission"
 )
 
-// realPod gives a pod as a Deployment's arrive from an apiserver: one init
-// container and n others, with what people write and what is filled in.
+// realPod returns a pod as an API server sends it for a Deployment, with typical fields and
+// defaults: one init container and n others.
 func realPod(tb testing.TB, account string, n int) []byte {
 	tb.Helper()
 	pod := corev1.Pod{
@@ -138,8 +138,8 @@ func benchmark(b *testing.B, handler http.Handler, review []byte) {
 	b.ReportMetric(float64(len(review)), "review-bytes")
 }
 
-// replay gives a function that has the review answered, and what it was
-// answered with last. The function allocates nothing of its own.
+// replay returns a function that sends the review to the handler, and the last response. The
+// function itself allocates nothing.
 func replay(tb testing.TB, handler http.Handler, review []byte) (serve func(), answer *discard) {
 	tb.Helper()
 	body := bytes.NewReader(nil)

@@ -60,7 +60,7 @@ func TestAPodThatNoAPIServerStoresIsRefusedBeforeItCostsMuch(t *testing.T) {
 	}
 }
 
-func TestWhatIsSaidOfAPodIsBounded(t *testing.T) {
+func TestMessagesAboutAPodAreBounded(t *testing.T) {
 	t.Parallel()
 	pods, _ := newPods(t, threeClouds())
 	response := ask(t, pods, create(podOf(100, "", `,"env":[{"name":"AWS_WEB_IDENTITY_TOKEN_FILE","value":"mine"}]`)))
@@ -75,8 +75,8 @@ func TestWhatIsSaidOfAPodIsBounded(t *testing.T) {
 	}
 }
 
-// What a user writes into annotations must not become many times larger in memory.
-// This test runs next to no other: it counts what the process allocates.
+// Annotations must not take many times their size in memory. The test is not parallel,
+// because it counts the allocations of the process.
 //
 //nolint:paralleltest // see above
 func TestAnnotationsAllocateNotMuchMoreThanTheirText(t *testing.T) {
@@ -110,7 +110,7 @@ func TestAnnotationsAllocateNotMuchMoreThanTheirText(t *testing.T) {
 	}
 }
 
-// handlerOf returns a handler with a budget of its own.
+// handlerOf returns a handler with a separate budget.
 func handlerOf[T any](d admission.Decider[T]) http.Handler {
 	return admission.NewHandler(d, admission.NewBudget(), uncounted{}, logr.Discard())
 }
@@ -118,7 +118,7 @@ func handlerOf[T any](d admission.Decider[T]) http.Handler {
 // A request waits until there is memory of this size.
 //
 //nolint:paralleltest // it counts what the process allocates
-func TestADecisionTakesNoMoreThanTheBudgetIsCharged(t *testing.T) {
+func TestDecisionsStayWithinTheChargedMemory(t *testing.T) {
 	variables := `,"env":[` + strings.Repeat(`{"name":"A","value":"b"},`, 50) + `{}]`
 	own := func(names ...string) string {
 		return `,"env":[{"name":"` + strings.Join(names, `","value":"x"},{"name":"`) + `","value":"x"}]`
@@ -195,9 +195,8 @@ func longestThreeClouds() map[string]string {
 	return values
 }
 
-// One dry run of a pod of 32,000 tiny containers must not take a replica's
-// memory (128 MiB). This test runs next to no other: it counts what the process
-// allocates.
+// One dry run of a pod with 32,000 tiny containers must not use up a replica's memory (128
+// MiB). The test is not parallel, because it counts the allocations of the process.
 //
 //nolint:paralleltest // see above
 func TestAPodOfVeryManyContainersAllocatesLittle(t *testing.T) {
@@ -253,7 +252,7 @@ func TestTheLargestValidAccountIsWithinTheBound(t *testing.T) {
 	}
 }
 
-// The memory for what a container gets is reserved before its identity is known.
+// The memory for the additions to a container is reserved before its identity is known.
 func TestAPodOfTheLongestValidIdentityIsInjected(t *testing.T) {
 	t.Parallel()
 	pods, _ := newPods(t, abuse.LongestIdentity())
@@ -264,7 +263,7 @@ func TestAPodOfTheLongestValidIdentityIsInjected(t *testing.T) {
 
 // Users write annotations, and the memory is shared: a ServiceAccount that cannot be
 // valid takes no more of it than a number.
-func TestTheCacheKeepsNoMoreThanAValidServiceAccount(t *testing.T) {
+func TestTheCacheKeepsOnlyValidSizes(t *testing.T) {
 	t.Parallel()
 	pods, _ := newPods(t, nil)
 	if got, want := injector.ServiceAccountCacheOptions(nil, pods.Settings).MaxBytes, pods.MaxServiceAccountBytes(); got != want {

@@ -20,12 +20,12 @@ import (
 	"github.com/lanyard-dev/lanyard/test/support/peers"
 )
 
-// orderResults are what the pods of one file of testdata/conformance get from the peer
-// alone, from Lanyard alone, and from both: in both orders, with both reinvocation
-// policies of the peer.
+// orderResults contains what the pods of one file of testdata/conformance get from only the
+// peer, only Lanyard, and both, in both orders and with both reinvocation policies of the
+// peer.
 type orderResults struct {
 	text strings.Builder
-	// first has the case in which a result was the first of its kind.
+	// first maps each kind of result to the first case with it.
 	first map[string]string
 }
 
@@ -73,8 +73,8 @@ func TestConformanceInventory(t *testing.T) {
 	compareText(t, "testdata/conformance/inventory.md", table.String())
 }
 
-// added is what a pod got: by container, the variables, tokens and mounts. denied is who
-// denies the pod.
+// added contains the variables, tokens and mounts that each container got. denied names the
+// webhook that denied the pod.
 type added struct {
 	items  map[string][]string
 	denied string
@@ -187,8 +187,8 @@ func peerWith(t *testing.T, flags peers.Flags, policy admissionregistrationv1.Re
 	return peer
 }
 
-// describe returns one line. With the results of the two webhooks by themselves, it
-// tells only what differs from all that the two add.
+// describe formats a result in one line. Given the results of each webhook alone, it lists
+// only differences from their union.
 func (a *added) describe(theirs, ours *added) string {
 	if a.denied != "" {
 		return "denied by " + a.denied
@@ -208,7 +208,7 @@ func (a *added) describe(theirs, ours *added) string {
 	return strings.Join(lines, "; ")
 }
 
-// differenceOf compares what a container got with all that it may get.
+// differenceOf compares the additions to a container with the expected ones.
 func differenceOf(got, all []string) string {
 	var missing, other []string
 	for _, item := range all {
@@ -231,8 +231,7 @@ func differenceOf(got, all []string) string {
 	return text
 }
 
-// addedItems returns what each container has after the webhooks and did not have before,
-// sorted.
+// addedItems returns, sorted, what the webhooks added to each container.
 func addedItems(before, after *corev1.Pod) map[string][]string {
 	had := map[string][]string{}
 	for _, c := range slices.Concat(before.Spec.InitContainers, before.Spec.Containers) {
@@ -268,8 +267,8 @@ func itemsOf(pod *corev1.Pod, c *corev1.Container) []string {
 	return items
 }
 
-// projectedFiles returns the paths in the volume. The path of a token has the audience and
-// the lifetime behind it.
+// projectedFiles returns the paths in the volume. For tokens, the audience and the lifetime
+// follow.
 func projectedFiles(volume *corev1.ProjectedVolumeSource) []string {
 	var files []string
 	for _, source := range volume.Sources {

@@ -25,7 +25,7 @@ import (
 // conformance is a file of testdata/conformance: the features of a peer's own tests and
 // examples, with manifests of our own.
 type conformance struct {
-	// Flags are those of the peer. Each case runs with each of them.
+	// Flags are flags of the peer. Each case runs with each of them.
 	Flags []peers.Flags `json:"flags"`
 	// Config is Lanyard's configuration file.
 	Config map[string]any `json:"config"`
@@ -42,7 +42,7 @@ type difference struct {
 	Differs []string `json:"differs,omitempty"`
 	// Version limits a difference everywhere to one version of Azure's webhook.
 	Version string `json:"version,omitempty"`
-	// Peer and Lanyard say what each does, Do what users must do.
+	// Peer and Lanyard describe the behavior of each, and Do what users must change.
 	Peer    string `json:"peer,omitempty"`
 	Lanyard string `json:"lanyard,omitempty"`
 	Do      string `json:"do,omitempty"`
@@ -52,7 +52,7 @@ type conformanceCase struct {
 	difference
 	// From lists the peer's own tests and pages with the feature.
 	From []string `json:"from,omitempty"`
-	// As is the case whose row in the documentation holds for this one, too.
+	// As names the case whose row in the documentation also covers this one.
 	As string `json:"as,omitempty"`
 	// Flags and Config override those of the file.
 	Flags  []peers.Flags  `json:"flags,omitempty"`
@@ -64,14 +64,14 @@ type conformanceCase struct {
 	// Faulty means that the peer's variables lead to no token, so they do not beside
 	// Lanyard either.
 	Faulty bool `json:"faulty,omitempty"`
-	// Outcome is that of the peer, if it is no webhook.
+	// Outcome is the outcome for a peer that is not a webhook.
 	Outcome outcome `json:"outcome,omitempty"`
 	// Pod has the metadata and the spec.
 	Pod corev1.Pod `json:"pod"`
 }
 
-// outcome is what a pod gets, by meaning: "CONTAINER: KEY" to a value. If the pod is not
-// created, it has the key "denied" alone.
+// outcome maps "CONTAINER: KEY" to a value that the pod got. If the pod was denied, the only
+// key is "denied".
 type outcome map[string]string
 
 // TestConformance compares what a pod gets from a peer with what it gets from Lanyard
@@ -337,8 +337,8 @@ func find(volumes []corev1.Volume, name string) *corev1.Volume {
 	return nil
 }
 
-// tokenText returns the audience and the lifetime of the token that the container reads
-// at a path, and whether the path is one of Windows.
+// tokenText returns the audience and the lifetime of the token at a path in the container,
+// and whether it is a Windows path.
 func tokenText(pod *corev1.Pod, c *corev1.Container, file string) string {
 	token := tokenAt(pod, c, file)
 	if token == nil {

@@ -88,8 +88,8 @@ func cost(b *testing.B, handler http.Handler, review []byte) (allocations, alloc
 	const runs = 200
 	serve, answer := replay(b, handler, review)
 	allocations = testing.AllocsPerRun(runs, serve)
-	// The collector would empty the pools, and each processor has pools of its own:
-	// what fills them again would count.
+	// The collector would empty the pools, and each processor has its own: refilling them
+	// would count.
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	defer runtimedebug.SetGCPercent(runtimedebug.SetGCPercent(-1))
 	serve()

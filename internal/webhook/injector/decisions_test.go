@@ -130,7 +130,7 @@ func holdsExpected(t *testing.T, c *decisions.Case, got *decisions.Want) {
 	}
 }
 
-// labelled gives the objects with a value of the one label that is kept.
+// labelled returns the objects with a value of the label that the cache keeps.
 type labelled struct {
 	injector.Getter
 	label string

@@ -15,13 +15,13 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/webhook/metrics"
 )
 
-// counter counts in a registry of its own.
+// counter counts in a separate registry.
 type counter struct {
 	*prometheus.Registry
 	before map[string]float64
 }
 
-// countFindings replaces the recorder of the PodMutator with one that has its own registry.
+// countFindings replaces the recorder of the PodMutator with one that uses a separate registry.
 func countFindings(t *testing.T, pods *injector.PodMutator) *counter {
 	t.Helper()
 	c := &counter{Registry: prometheus.NewRegistry()}

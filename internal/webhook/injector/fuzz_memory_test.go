@@ -18,8 +18,8 @@ import (
 	"github.com/lanyard-dev/lanyard/test/support/alloc"
 )
 
-// A pod's review may make the webhook allocate this much: the body itself, the
-// lists of the pod, and a patch of bounded size with the response that holds it.
+// The webhook may allocate this much for a review: the body, the lists of the pod, and a
+// patch of bounded size with its response.
 const (
 	allocatedPerByte = 4
 	allocatedAlways  = 12 << 20
@@ -41,9 +41,8 @@ func reviewOf(start, part, end []byte, times uint32) []byte {
 	return append(body, end...)
 }
 
-// FuzzMemory: what a pod's review makes the webhook allocate is linear in its
-// length. The fuzzer repeats a part of the review, because it finds no long ones
-// by itself.
+// FuzzMemory checks that the memory for a review is linear in its length. It repeats a part
+// of the review, because the fuzzer does not find long ones.
 func FuzzMemory(f *testing.F) {
 	seed := func(pod string, times uint32) {
 		for _, request := range []*request{create([]byte(pod)), debug([]byte(pod), []byte(plainPod))} {

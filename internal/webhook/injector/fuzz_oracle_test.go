@@ -194,8 +194,8 @@ func addMarks(metadata map[string]any, injection *provider.Injection) {
 	metadata["labels"] = labels
 }
 
-// FuzzDifferential: the patched pod is what the plain way makes of it, also with
-// the memory of the pods before it.
+// FuzzDifferential compares the patched pod with the result of a simple implementation, also
+// when memory of earlier pods is reused.
 func FuzzDifferential(f *testing.F) {
 	var handlers [256]http.Handler
 	for seed := range uint64(500) {

@@ -55,8 +55,7 @@ func accountOf(bits uint8) map[string]string {
 	return account
 }
 
-// FuzzRules holds the rules over random pods and accounts: what is asserted
-// here is what must be so for every pod there is.
+// FuzzRules checks rules that hold for every pod, with random pods and ServiceAccounts.
 func FuzzRules(f *testing.F) {
 	for seed := range uint64(300) {
 		f.Add(seed, uint8(seed%64))
@@ -183,7 +182,7 @@ func into(t *testing.T, at any, step string) any {
 	return nil
 }
 
-// contains holds that nothing of before is lost or changed in after.
+// contains checks that nothing in before is missing or different in after.
 func contains(t *testing.T, path string, before, after any) {
 	t.Helper()
 	switch b := before.(type) {
@@ -216,9 +215,9 @@ func contains(t *testing.T, path string, before, after any) {
 	}
 }
 
-// holdsConsistent: what was added is whole. Every mount has its volume, no two
-// are at one path, no variable that Lanyard sets is there twice, and a file
-// that a variable points at is below the container's mount.
+// holdsConsistent checks the additions: every mount has a volume, no two mounts have the same
+// path, no variable of Lanyard occurs twice, and files that variables point to are below the
+// container's mount.
 func holdsConsistent(t *testing.T, result []byte) {
 	t.Helper()
 	spec := unmarshal(t, result)["spec"].(map[string]any)
@@ -283,8 +282,7 @@ func holdsCompletion(t *testing.T, pods *injector.PodMutator, result []byte) {
 	}
 }
 
-// FuzzPod: whatever is sent as a pod, there is an answer, and a patch that is
-// given applies.
+// FuzzPod checks that every review of a pod gets a response, and that its patch applies.
 func FuzzPod(f *testing.F) {
 	for seed := range uint64(20) {
 		f.Add(marshal(f, randpod.New(rand.New(rand.NewPCG(seed, 0)))))

@@ -53,9 +53,9 @@ func post(t *testing.T, handler http.Handler, body []byte) *admissionv1.Admissio
 	return review.Response
 }
 
-// FuzzServiceAccount: whatever is sent to the webhooks for ServiceAccounts, there
-// is a response to it. Afterwards the ServiceAccount has the label if, and only
-// if, it asks for an identity; and it is valid if its annotations are.
+// FuzzServiceAccount checks that every review of a ServiceAccount gets a response, that the
+// ServiceAccount then has the label if and only if it asks for an identity, and that it is
+// valid if its annotations are.
 func FuzzServiceAccount(f *testing.F) {
 	valid := []string{
 		withRole, named, withRole + "," + labeled, named + "," + labeled, withRole + `,"labels":null`, withRole + "," + plainText,
@@ -116,15 +116,15 @@ func (withoutPolicy) Get(context.Context, string, string) (metadatacache.Object,
 	return metadatacache.Object{}, nil
 }
 
-// admissionRequest is what the test reads of an AdmissionRequest.
+// admissionRequest contains the fields of an AdmissionRequest that the test reads.
 type admissionRequest struct {
 	UID       string          `json:"uid"`
 	Operation string          `json:"operation"`
 	Object    json.RawMessage `json:"object"`
 }
 
-// onlyAdds checks that what the mappings changed is only added, to a ServiceAccount
-// that has nothing of the same provider.
+// onlyAdds checks that mappings only add annotations, and only to a ServiceAccount without
+// annotations of the same provider.
 func onlyAdds(t *testing.T, before *corev1.ServiceAccount, object, patch []byte) {
 	t.Helper()
 	result := apply(t, object, patch)

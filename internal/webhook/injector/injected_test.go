@@ -24,7 +24,7 @@ var ambiguous = []string{
 	"label-of-an-injected-pod-in-a-template",
 }
 
-// holdsRemovable: without what Lanyard added, an injected pod is what it was.
+// holdsRemovable checks that removing Lanyard's additions restores the original pod.
 func holdsRemovable(t *testing.T, s *annotations.Settings, name string, pod, result []byte) {
 	t.Helper()
 	before, after := unmarshal(t, pod), unmarshal(t, result)

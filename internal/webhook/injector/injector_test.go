@@ -91,7 +91,7 @@ func (r *request) body() []byte {
 		r.Group, r.Version, r.Resource, r.SubResource, r.Name, r.Namespace, r.Operation, r.Object, old)
 }
 
-// decision is what the API server gets to know.
+// decision is the decision as sent to the API server.
 type decision struct {
 	Reason             reason.Reason
 	Patch              []byte

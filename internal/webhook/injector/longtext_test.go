@@ -64,8 +64,8 @@ func longTexts() map[string]string {
 	}
 }
 
-// A review with one long text, anywhere, takes hardly more memory and log than its body
-// is long. This test runs next to no other: it counts what the process allocates.
+// A review with one long text, anywhere, needs hardly more memory and log space than its
+// body. The test is not parallel, because it counts the allocations of the process.
 //
 //nolint:paralleltest // see above
 func TestOneLongTextIsNotCopiedOften(t *testing.T) {
@@ -95,7 +95,7 @@ func handlersFor(t *testing.T, account map[string]string, log logr.Logger) map[s
 
 var stringToken = regexp.MustCompile(`"[^"]*"`)
 
-// holdsForLongTexts sends the review once for each string in it, with a long text behind
+// holdsForLongTexts sends the review once for each string in it, with a long text appended to
 // the string.
 func holdsForLongTexts(t *testing.T, name string, account map[string]string, r *request) {
 	t.Helper()

@@ -21,7 +21,7 @@ import (
 	"github.com/lanyard-dev/lanyard/test/support/peers"
 )
 
-// beside is an API server with a peer beside Lanyard, and what Lanyard decided.
+// beside is an API server with a peer next to Lanyard, and records Lanyard's decisions.
 type beside struct {
 	peer     peers.Peer
 	account  *corev1.ServiceAccount
@@ -95,7 +95,7 @@ func (b *beside) store(t *testing.T, peerFirst bool, pod []byte) (stored []byte,
 	return pod, b.deniedAfter(typedPod(t, pod))
 }
 
-// deniedAfter returns who denies the pod after the webhooks, "" for nobody.
+// deniedAfter returns which policy denies the pod after the webhooks, or "" if none does.
 func (b *beside) deniedAfter(pod *corev1.Pod) string {
 	if hasDuplicates(pod) {
 		return "the API server"
@@ -108,8 +108,8 @@ func (b *beside) deniedAfter(pod *corev1.Pod) string {
 	return ""
 }
 
-// askPeer returns the pod after the peer. As with the webhook itself, what it does not
-// change keeps its text.
+// askPeer returns the pod after the peer. As with the real webhook, unchanged parts keep
+// their text.
 func (b *beside) askPeer(t *testing.T, pod []byte) (changed []byte, denied string) {
 	t.Helper()
 	after := typedPod(t, pod)
@@ -146,8 +146,8 @@ func typedPod(t *testing.T, text []byte) *corev1.Pod {
 	return &pod
 }
 
-// holds checks what must be so beside any peer, in any order. With faulty, the peer's
-// variables lead to no token.
+// holds checks rules that hold next to any peer, in any order. With faulty, the peer's
+// variables point to no token.
 func (b *beside) holds(t *testing.T, stored []byte, faulty bool) {
 	t.Helper()
 	pod := typedPod(t, stored)
@@ -175,8 +175,8 @@ func (b *beside) holds(t *testing.T, stored []byte, faulty bool) {
 	}
 }
 
-// holdsValidVolumes checks what the API server denies otherwise: two volumes of one
-// name, two mounts at one path, and a mount of no volume.
+// holdsValidVolumes checks that there are no two volumes with the same name, no two mounts
+// with the same path, and no mount without a volume, which the API server would deny.
 func holdsValidVolumes(t *testing.T, pod *corev1.Pod) {
 	t.Helper()
 	volumes := map[string]bool{}

@@ -23,7 +23,7 @@ import (
 // plainPod is a pod of the account team/app.
 const plainPod = `{"metadata":{"name":"pod"},"spec":{"serviceAccountName":"app","containers":[{"name":"main"}]}}`
 
-// summary is what a decision comes down to.
+// summary summarizes a decision.
 type summary struct {
 	Reason reason.Reason
 	Code   int // 0 where allowed
@@ -92,7 +92,7 @@ func TestAPodIsDeniedOnlyIfItsServiceAccountIsKnownToAsk(t *testing.T) {
 	}
 }
 
-// counting counts what it is asked for.
+// counting counts lookups.
 type counting struct {
 	objects
 	asked []string
@@ -322,7 +322,7 @@ func TestTheTokenMountPathHasOneSpelling(t *testing.T) {
 
 func TestADollarSignOfAnIdentityIsNotExpandedByTheKubelet(t *testing.T) {
 	t.Parallel()
-	// Nothing that IAM lets stand in a role's path is refused, and "$" is.
+	// All characters that IAM allows in the path of a role are accepted, but not "$".
 	const odd = "arn:aws:iam::111122223333:role/a$(HOME)/$b/app"
 	pods, _ := newPods(t, map[string]string{"lanyard.dev/aws-role-arn": odd})
 	response := ask(t, pods, create([]byte(plainPod)))
@@ -337,7 +337,7 @@ func TestADollarSignOfAnIdentityIsNotExpandedByTheKubelet(t *testing.T) {
 	}
 }
 
-func TestFieldsThatNobodyKnowsSurviveAtEveryLevel(t *testing.T) {
+func TestUnknownFieldsSurviveAtEveryLevel(t *testing.T) {
 	t.Parallel()
 	const pod = `{"new0":{"a":[1,null]},"metadata":{"new1":1.50,"name":"pod","annotations":{"a/b":"c"},"labels":{"d":"e"}},` +
 		`"spec":{"new2":[],"serviceAccountName":"app","os":{"name":"linux","new3":{}},"nodeSelector":{"new4":"x"},` +
@@ -364,7 +364,7 @@ func TestFieldsThatNobodyKnowsSurviveAtEveryLevel(t *testing.T) {
 	}
 }
 
-func TestAMountThatAnotherWebhookTookAwayIsGivenAgain(t *testing.T) {
+func TestAMountThatAnotherWebhookRemovedIsRestored(t *testing.T) {
 	t.Parallel()
 	pods, _ := newPods(t, threeClouds())
 	first := apply(t, []byte(plainPod), ask(t, pods, create([]byte(plainPod))).Patch)

@@ -16,7 +16,7 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
 )
 
-// invalidated records what an Invalidator was told.
+// invalidated records the calls of an Invalidator.
 type invalidated []string
 
 func (e *invalidated) Invalidate(namespace, name, resourceVersion string) {

@@ -76,8 +76,8 @@ func (s *stalled) admit(t *testing.T, values map[string]string) {
 	}
 }
 
-// outcomes creates stalledPods pods while the watch is stalled, and counts what becomes of
-// them: the role that is injected, or the reason.
+// outcomes creates stalledPods pods while the watch is stalled, and counts the injected roles
+// and the reasons.
 func (s *stalled) outcomes(t *testing.T) map[string]int {
 	t.Helper()
 	outcomes := map[string]int{}

@@ -394,7 +394,7 @@ func TestACanceledCallerStopsOnlyItsOwnWait(t *testing.T) {
 
 // With callers that left after 10 ms, 15,000 reads waited for their turn. A read in progress
 // keeps its turn, or else the connections to the API server would grow in number.
-func TestAReadThatNobodyWaitsForLosesItsPlace(t *testing.T) {
+func TestAbandonedReadsLeaveTheQueue(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var begun, reads atomic.Int64

@@ -95,7 +95,7 @@ func TestLargeMetadataIsReadOneResponseAtATime(t *testing.T) {
 		var now, most atomic.Int64
 		client := clientOf(t, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
-			// A client that waits for its turn reads no more than this.
+			// A client that waits for its turn reads at most this much.
 			first := bounds.UsualMetadata + 2*socket
 			_, _ = w.Write(text[:first])
 			_ = http.NewResponseController(w).Flush()
@@ -123,7 +123,7 @@ func TestLargeMetadataIsReadOneResponseAtATime(t *testing.T) {
 	})
 }
 
-// With HTTP/2, the client would receive into memory what nobody reads yet.
+// With HTTP/2, the client would buffer data that nobody reads yet.
 func TestLiveReadsUseHTTP1(t *testing.T) {
 	t.Parallel()
 	got := make(chan string, 1)

@@ -118,7 +118,7 @@ func TestAListThatDoesNotFitIsKeptInPart(t *testing.T) {
 // The size must not be less than the memory: an operator sets the limit by it.
 //
 //nolint:paralleltest // it measures the heap
-func TestTheSizeIsWhatObjectsTakeInMemory(t *testing.T) {
+func TestTheSizeMatchesTheHeap(t *testing.T) {
 	for name, value := range map[string]int{"without annotations": 0, "with a role": 60, "with long annotations": 4000} {
 		t.Run(name, func(t *testing.T) {
 			c := bounded(t, 1<<40)
@@ -253,7 +253,7 @@ func TestANameThatCannotExistIsNotInvalidated(t *testing.T) {
 	}
 }
 
-func TestANamespaceDoesNotPushOutTheObjectsOfOthers(t *testing.T) {
+func TestANamespaceDoesNotEvictObjectsOfOthers(t *testing.T) {
 	t.Parallel()
 	const limit = 100_000
 	metas := func(namespace string, n int) []any {

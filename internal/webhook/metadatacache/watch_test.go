@@ -137,7 +137,7 @@ func TestObjectsThatWereDeletedBetweenWatchesAreForgotten(t *testing.T) {
 	}
 }
 
-// The metadata client and its errors are those of production.
+// The metadata client and its errors are the real ones.
 func TestGetReadsLiveThroughTheClient(t *testing.T) {
 	t.Parallel()
 	a := metadataapi.New(t, true, serviceAccount("ns", "app", roleARN, "r", "other", "x"))

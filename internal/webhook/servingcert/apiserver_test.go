@@ -21,8 +21,8 @@ import (
 	"k8s.io/client-go/dynamic"
 )
 
-// apiServer is a small API server with at most one object of each resource. It has what
-// SelfManaged relies on: resource versions, conflicts, JSON patches, and watches that
+// apiServer is a small API server with at most one object of each resource. It implements
+// what SelfManaged relies on: resource versions, conflicts, JSON patches, and watches that
 // continue from a version.
 type apiServer struct {
 	mu      sync.Mutex
@@ -56,7 +56,7 @@ func (a *apiServer) set(resource schema.GroupVersionResource, object *unstructur
 	a.store(resource, object)
 }
 
-// store is set for a caller that holds the lock. It returns what it stored.
+// store is like set for a caller that holds the lock. It returns the stored object.
 func (a *apiServer) store(resource schema.GroupVersionResource, object *unstructured.Unstructured) *unstructured.Unstructured {
 	old := a.objects[resource]
 	kind := watch.Modified
@@ -175,7 +175,7 @@ func (r *apiResource) begin(verb string) error {
 	return nil
 }
 
-// write replaces the object with what change returns for it.
+// write replaces the object with the result of change.
 func (r *apiResource) write(verb, name string, change func(*unstructured.Unstructured) (*unstructured.Unstructured, error)) (*unstructured.Unstructured, error) {
 	if err := r.begin(verb); err != nil {
 		return nil, err
@@ -200,8 +200,8 @@ func (r *apiResource) write(verb, name string, change func(*unstructured.Unstruc
 	return r.server.store(r.resource, changed), nil
 }
 
-// Apply creates the object. An object that exists has the applied fields already,
-// because all replicas apply the same.
+// Apply creates the object if it does not exist. An existing object already has the applied
+// fields, because all replicas apply the same ones.
 func (r *apiResource) Apply(_ context.Context, name string, object *unstructured.Unstructured, _ metav1.ApplyOptions, _ ...string) (*unstructured.Unstructured, error) {
 	return r.write("apply", name, func(old *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 		if old != nil {

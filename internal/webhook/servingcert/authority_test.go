@@ -161,7 +161,7 @@ func TestOnlyUsefulPreviousCAsAreRetained(t *testing.T) {
 	}
 }
 
-func TestTheSecretHoldsAllThatAReplicaNeeds(t *testing.T) {
+func TestAReplicaNeedsOnlyTheSecret(t *testing.T) {
 	t.Parallel()
 	previous := mustAuthority(t, noon, time.Hour)
 	want := mustAuthority(t, noon, time.Hour, previous.certificate)

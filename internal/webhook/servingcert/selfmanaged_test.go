@@ -68,7 +68,7 @@ func install(t *testing.T, replicas int) *installation {
 	return i
 }
 
-// register creates webhook configurations that trust nobody.
+// register creates webhook configurations without a CA.
 func (i *installation) register(resources ...schema.GroupVersionResource) {
 	for _, resource := range resources {
 		var webhooks []any
@@ -237,7 +237,7 @@ func (e *exposure) verify(late time.Duration) error {
 	return errors.New("it expires")
 }
 
-// pass lets time pass, and checks each hour that all replicas are ready.
+// pass advances the time, and checks each hour that all replicas are ready.
 func (i *installation) pass(d time.Duration) {
 	i.t.Helper()
 	for end := time.Now().Add(d); time.Now().Before(end); {

@@ -292,7 +292,7 @@ func BenchmarkCompare(b *testing.B) {
 	}
 }
 
-// A Comparer keeps what a pod gets, which depends on the pod too.
+// A Comparer caches injections, which also depend on the pod.
 func TestAComparerComparesPodsThatGetDifferentThings(t *testing.T) {
 	t.Parallel()
 	s, serviceAccount := newSettings(t), account(aws)
@@ -333,7 +333,7 @@ func TestRemoveFindsTheElementsBesideANull(t *testing.T) {
 
 // Remove finds mounts and devices by their places in two lists, and keeps a volume that the pod
 // itself mounts, and a label that Lanyard did not write.
-func TestRemoveKeepsWhatIsNotLanyards(t *testing.T) {
+func TestRemoveKeepsOtherFields(t *testing.T) {
 	t.Parallel()
 	s := newSettings(t)
 	running, _ := inject(t, s, account(aws), `{"metadata":{"name":"a","labels":{"x":"y"}},"spec":{"serviceAccountName":"app",

@@ -312,8 +312,7 @@ func TestVariablesOfAContainerBesideAnotherWebhook(t *testing.T) {
 	}
 }
 
-// Each comparison of such a pod names what Lanyard does not replace: the pod loses it with the other
-// webhook.
+// Each comparison of such a pod lists what it loses with the other webhook.
 func TestWhatAPodLosesWithAnotherWebhook(t *testing.T) {
 	t.Parallel()
 	s := newSettings(t)

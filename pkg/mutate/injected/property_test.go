@@ -96,7 +96,7 @@ func newSample(r *rand.Rand) *sample {
 	return &sample{pod, account(chosen...), debugs}
 }
 
-// inject returns the pod as it is injected, with its ephemeral containers. It reports false if
+// inject returns the injected pod, including its ephemeral containers. It reports false if
 // the pod is denied.
 func (a *sample) inject(t testing.TB, s *annotations.Settings, serviceAccount *annotations.Object) ([]byte, *mutate.Decision, bool) {
 	t.Helper()
@@ -156,8 +156,8 @@ func decode(t testing.TB, text []byte) (object map[string]any) {
 	return object
 }
 
-// FuzzCompare: a pod is current directly after its injection, and not after a change of its
-// ServiceAccount that changes what a new pod gets.
+// FuzzCompare checks that a pod is current directly after its injection, and no longer after
+// a change of its ServiceAccount that affects new pods.
 func FuzzCompare(f *testing.F) {
 	for seed := range uint64(100) {
 		f.Add(seed)

@@ -155,9 +155,9 @@ func (m mountedAt) hasVariables(d *annotations.Provider) bool {
 	return slices.ContainsFunc(m.variables, func(v Variable) bool { return m.pointsInto(&v, d) || m.isCopy(v.Value, d) })
 }
 
-// couldGive reports whether Lanyard could have given the variable of the provider to the container:
-// not the ServiceAccount's own identity to a container that selects a profile, and not the token to
-// a container without the variable that SDKs need with it.
+// couldGive reports whether Lanyard could have set the provider's variable in the container.
+// Lanyard does not set a Direct variable in a container that selects a profile, nor a
+// Credential variable in a container that lacks the variable in TokenAloneNeeds.
 func (m mountedAt) couldGive(v *annotations.Variable, d *annotations.Provider) bool {
 	switch {
 	case v.Direct && m.selectsProfile(d):

@@ -58,8 +58,8 @@ func run(address, cert, key, lengths string) error {
 	return nil
 }
 
-// allow allows a request: the response has the uid of the request, which the API server
-// checks. The uid is at the beginning of the request.
+// allow allows a request. The response contains the uid of the request, which the API server
+// checks, and which is near the start of the request.
 func allow(w http.ResponseWriter, r *http.Request) {
 	const (
 		start = `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","response":{"uid":"`

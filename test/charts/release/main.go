@@ -54,8 +54,8 @@ func run(args []string) error {
 	)
 }
 
-// buildInstall builds deploy/base with the image. It fails unless the image of the release is
-// the only one of the output.
+// buildInstall builds deploy/base with the image. It fails if the output contains any other
+// image.
 func buildInstall(deploy string, image types.Image) (text string, err error) {
 	directory, err := os.MkdirTemp("", "lanyard-release-")
 	if err != nil {
@@ -66,7 +66,7 @@ func buildInstall(deploy string, image types.Image) (text string, err error) {
 	if err != nil {
 		return "", err
 	}
-	// Of a commit before the first release, the base has the image without a registry.
+	// Before the first release, the base contains the image without a registry.
 	bare, released := image, image
 	bare.Name, released.Name = imageName, image.NewName
 	overlay, err := yaml.Marshal(types.Kustomization{Resources: []string{base}, Images: []types.Image{bare, released}})
@@ -116,7 +116,7 @@ func build(directory string) (string, error) {
 	return string(text), nil
 }
 
-// write writes a manifest with a header that has the command for it.
+// write writes a manifest with a header that contains the command to apply it.
 func write(directory, name, version, about, text string) error {
 	header := fmt.Sprintf("# Copyright The Lanyard Authors.\n# SPDX-License-Identifier: Apache-2.0\n#\n# Lanyard %s%s:\n#\n"+
 		"#   kubectl apply -f https://github.com/lanyard-dev/lanyard/releases/download/v%s/%s\n\n", version, about, version, name)

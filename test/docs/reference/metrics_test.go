@@ -16,7 +16,7 @@ import (
 	"github.com/lanyard-dev/lanyard/test/support/metricstest"
 )
 
-// whatToDo has the advice for each metric.
+// whatToDo contains the advice for each metric.
 var whatToDo = map[string]string{
 	"lanyard_admission_duration_seconds":           "[LanyardSlow](../operations/monitoring.md#lanyardslow) alerts.",
 	"lanyard_admissions_total":                     "Look up the [reason](reasons.md). [LanyardErrors](../operations/monitoring.md#lanyarderrors) alerts on `error`, and [LanyardDenials](../operations/monitoring.md#lanyarddenials) on many `denied`.",

@@ -1,9 +1,9 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package reference holds the tables of docs/reference to the code, and writes them with
-// the flag -update. This package adds texts that the code does not have for a key, a metric
-// or a reason. A key without such a text is an error, and so is a text without a key.
+// Package reference compares the tables of docs/reference with the code, and writes them with
+// the flag -update. It contains texts for keys, metrics and reasons that are not in the code.
+// A key without a text is an error, and so is a text without a key.
 package reference
 
 import (

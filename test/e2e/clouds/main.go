@@ -46,7 +46,7 @@ func main() {
 	}
 }
 
-// options holds the command line.
+// options contains the command-line flags.
 type options struct {
 	trust, certificate, key   string
 	bindAddress, probeAddress string
@@ -107,7 +107,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	secure := server(clouds, logger)
 	secure.TLSConfig = &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12}
-	// Both listen before one of them serves: the clouds of a program that is ready can be called.
+	// Both listen before either serves, so that the clouds are reachable as soon as the
+	// program is ready.
 	listeners, err := listen(ctx, opts.bindAddress, opts.probeAddress)
 	if err != nil {
 		return err

@@ -52,7 +52,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// program is a running program; dir holds all of its files.
+// program is a running program, whose files are in dir.
 type program struct {
 	clouds, probes string
 	client         *http.Client

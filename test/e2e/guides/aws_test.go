@@ -21,7 +21,7 @@ import (
 // account is the AWS account of the page.
 const account = "123456789012"
 
-// awsTrust is what a page sets up in AWS.
+// awsTrust is the configuration that a page creates in AWS.
 type awsTrust struct {
 	url, clientID    string // of the OIDC provider
 	roleName, policy string

@@ -27,7 +27,7 @@ const (
 	email           = "shop-cart@my-project.iam.gserviceaccount.com"
 )
 
-// gcpTrust is what a page sets up in Google Cloud.
+// gcpTrust is the configuration that a page creates in Google Cloud.
 type gcpTrust struct {
 	provider, issuer string
 	keys             string // uploaded keys, if any

@@ -48,7 +48,7 @@ func (c cluster) token(t testing.TB, audience string) string {
 	return c.key.Sign(t, issuertest.Claims(audience, nil))
 }
 
-// answers returns what kubectl prints in this cluster, and the answers of a cloud.
+// answers returns the output of kubectl in this cluster, and the responses of a cloud.
 func (c cluster) answers(t testing.TB, cloud map[string]string) map[string]string {
 	t.Helper()
 	answers := map[string]string{}
@@ -81,8 +81,7 @@ func (c cluster) get(t testing.TB, path string) string {
 	return strings.TrimSpace(string(text))
 }
 
-// identityOf returns what Lanyard gives pods of a ServiceAccount with these
-// annotations.
+// identityOf returns the injection into pods of a ServiceAccount with these annotations.
 func identityOf(t testing.TB, values map[string]string) annotations.Identity {
 	t.Helper()
 	s, err := annotations.NewSettings(provider.Builtin())
@@ -113,7 +112,7 @@ func checkGuide(t testing.TB, page string, r run) {
 	checkSettings(t, page, r)
 }
 
-// checkServiceAccount checks that a reader has the ServiceAccount before annotating it.
+// checkServiceAccount checks that the page creates the ServiceAccount before annotating it.
 func checkServiceAccount(t testing.TB, r run) {
 	t.Helper()
 	first := func(words string) int {

@@ -48,7 +48,7 @@ func (c call) settings() map[string]string {
 	return settings
 }
 
-// run is what a page's commands did.
+// run is the result of a page's commands.
 type run struct {
 	directory string
 	calls     []call
@@ -94,7 +94,7 @@ func runPage(t testing.TB, page string, answers map[string]string) run {
 	}
 	command := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", joined(readPage(t, page), "sh"))
 	command.Dir = r.directory
-	// Only what the pages may use: nothing of the machine's own clouds.
+	// Only what the pages may use, and no cloud configuration of the machine.
 	command.Env = []string{"PATH=" + stubs + ":/usr/bin:/bin", "CALLS=" + calls, "HOME=" + r.directory, "VAULT_ADDR=https://vault.example.com"}
 	if output, err := command.CombinedOutput(); err != nil {
 		t.Fatalf("run the shell blocks of %s: %v: %s", page, err, output)

@@ -43,8 +43,8 @@ func (a attributes) texts(name string) map[string]string {
 	return all
 }
 
-// configuration holds the resources of a Terraform configuration by address, such
-// as aws_iam_role.shop_cart.
+// configuration maps addresses, such as aws_iam_role.shop_cart, to the resources of a
+// Terraform configuration.
 type configuration map[string]attributes
 
 // resource returns the only resource of a type.

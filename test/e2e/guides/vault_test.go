@@ -15,7 +15,7 @@ import (
 	"github.com/lanyard-dev/lanyard/test/e2e/clouds/issuer/issuertest"
 )
 
-// vaultTrust is what a page sets up in Vault's auth method jwt.
+// vaultTrust is the configuration that a page creates for Vault's auth method jwt.
 type vaultTrust struct {
 	issuer                                 string // of the auth method
 	roleType, audience, subject, userClaim string // of the role

@@ -1,8 +1,8 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package identities holds the ServiceAccounts of the suites that check the SDKs, and
-// what the clouds grant them.
+// Package identities defines the ServiceAccounts of the suites that check the SDKs, and the
+// permissions that the clouds grant them.
 package identities
 
 import (

@@ -22,7 +22,7 @@ import (
 	"github.com/lanyard-dev/lanyard/test/support/podstream"
 )
 
-// TestLiveReadsAreLimitedInRate holds the limit of the reads in fake time.
+// TestLiveReadsAreLimitedInRate checks the rate limit of the reads in fake time.
 var _ = It("reads new ServiceAccounts while there are reviews of random ones", func(ctx SpecContext) {
 	const accounts = 5
 	r := newReplica(ctx, shared, shared.user)

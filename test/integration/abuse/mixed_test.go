@@ -34,7 +34,7 @@ func everything() abuse.Load {
 		abuse.Repeat("reviews", time.Second, abuse.AbandonedReviews(200)), abuse.ImpatientReviews(20), abuse.ThroughTheAPIServer())
 }
 
-// It has a control plane of its own, because of the ServiceAccounts.
+// It has a separate control plane, because of the ServiceAccounts.
 var _ = It("stays alive and serves during all attacks at once", func(ctx SpecContext) {
 	c := newCluster(ctx)
 	createAccounts(ctx, c, *accounts)

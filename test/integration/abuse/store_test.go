@@ -29,7 +29,7 @@ const (
 	inAHoard = 250
 )
 
-// It has a control plane of its own: there are too many objects to delete them.
+// It has a separate control plane, because there are too many objects to delete.
 var _ = It("starts among 6,500 ServiceAccounts of the longest valid size, and injects the pods of each", func(ctx SpecContext) {
 	c := newCluster(ctx)
 	c.limit = memoryLimit / 4

@@ -20,7 +20,7 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// pki holds client certificates.
+// pki contains client certificates.
 type pki struct {
 	caFile                          string
 	allowed, anotherName, anotherCA tls.Certificate

@@ -1,8 +1,8 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package callers_test checks who may call the webhook, with a real kube-apiserver:
-// the holder of a client certificate, or who knows the path.
+// Package callers_test checks, with a real kube-apiserver, that only callers with a client
+// certificate may call the webhook.
 package callers_test
 
 import (

@@ -148,7 +148,7 @@ var _ = Describe("check", Serial, Ordered, func() {
 			_, out, _ := lanyard(ctx, "check", "--namespace", "shop")
 			return out
 		}).Should(MatchRegexp(`× the API server cannot call the webhook: .*failed calling webhook "probe.lanyard.dev".*connection refused`))
-		// explain finds the cause of what the guard denies.
+		// explain finds the cause of a denial by the guard.
 		Eventually(ctx, func(ctx context.Context) string {
 			_, out, _ := lanyard(ctx, "explain", "sa/cart", "--namespace", "shop")
 			return out

@@ -162,8 +162,8 @@ func behind() string {
 	})
 }
 
-// strict are rules that copy the common policies of Kyverno and Gatekeeper. Each holds for a
-// container, or for a pod.
+// strict contains the rules of common policies of Kyverno and Gatekeeper, each for a
+// container or a pod.
 var strict = map[string]string{
 	"registries":                "object.spec.containers.all(c, c.image.startsWith('registry.k8s.io/'))",
 	"tag":                       "object.spec.containers.all(c, c.image.contains(':') && !c.image.endsWith(':latest'))",

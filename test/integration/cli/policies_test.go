@@ -59,7 +59,7 @@ func deletePolicies(ctx context.Context, client dynamic.Interface, prefix string
 	}
 }
 
-// A cluster of its own, in which only policies inject, with settings that are not the defaults.
+// A separate cluster, in which only policies inject, with settings that are not the defaults.
 var _ = Describe("an installation by policies", Ordered, func() {
 	var (
 		kubeconfig, config string

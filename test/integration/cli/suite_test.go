@@ -41,7 +41,7 @@ const (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// env is what all specs share.
+// env is shared by all specs.
 var env struct {
 	plane      *controlplane.ControlPlane
 	client     *kubernetes.Clientset

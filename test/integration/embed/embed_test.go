@@ -71,8 +71,8 @@ func TestEmbed(t *testing.T) {
 	RunSpecs(t, "embedded webhooks")
 }
 
-// goldenCases returns the golden cases of new pods. The pod of a case with an ephemeral container
-// cannot be created as it is.
+// goldenCases returns the golden cases of new pods. Pods with ephemeral containers cannot be
+// created.
 func goldenCases() []*decisions.Case {
 	cases, err := decisions.Read("../../decisions")
 	if err != nil {
@@ -323,8 +323,8 @@ func writePolicy(ctx context.Context, annotations map[string]string) {
 	Expect(err).NotTo(HaveOccurred())
 }
 
-// compare compares a pod with the golden one, but for what the API server adds: a
-// volume with the token of its own, and defaults.
+// compare compares a pod with the golden one, except for the API server's additions: its
+// token volume and defaults.
 func compare(g Gomega, want, got *corev1.Pod) {
 	g.Expect(lanyards(got.Annotations)).To(Equal(lanyards(want.Annotations)))
 	g.Expect(names(got.Spec.Volumes)).To(ContainElements(names(want.Spec.Volumes)))

@@ -22,7 +22,7 @@ import (
 	"github.com/lanyard-dev/lanyard/test/support/controlplane"
 )
 
-// journal keeps what is logged.
+// journal collects log lines.
 type journal struct {
 	mu    sync.Mutex
 	lines []string

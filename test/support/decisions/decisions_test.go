@@ -29,7 +29,7 @@ const (
 
 func join(documents ...string) string { return strings.Join(documents, "---\n") }
 
-func TestAFileThatIsNoCaseIsAnError(t *testing.T) {
+func TestInvalidCaseFilesAreErrors(t *testing.T) {
 	t.Parallel()
 	for sentence, tt := range map[string]struct{ text, want string }{
 		"nothing is expected":             {join(account, pod), "the file does not say what is expected"},
@@ -70,7 +70,7 @@ func TestAFileInAnotherPlaceIsAnError(t *testing.T) {
 }
 
 // Write leaves what was written by hand as it is.
-func TestWhatIsExpectedIsWrittenBehindTheRest(t *testing.T) {
+func TestExpectationsAreWrittenAtTheEnd(t *testing.T) {
 	t.Parallel()
 	input := "# A comment.\n" + join(account, "# Another.\n"+strings.ReplaceAll(pod, "{name: main}", "{ name:   main }"))
 	for sentence, before := range map[string]string{
@@ -175,7 +175,7 @@ func typed(t *testing.T, text []byte) []byte {
 }
 
 // The files are as make update-golden writes them.
-func TestWhatIsExpectedIsWrittenInOneWay(t *testing.T) {
+func TestExpectationsHaveOneFormat(t *testing.T) {
 	t.Parallel()
 	for _, r := range results(t) {
 		got, err := decisions.Added(r.before, r.after)

@@ -63,7 +63,7 @@ func TestBytesArriveInTheirOrder(t *testing.T) {
 	})
 }
 
-func TestWhatEndsAReadOrAWriteThatWaits(t *testing.T) {
+func TestInterruptedReadsAndWrites(t *testing.T) {
 	t.Parallel()
 	type conns struct {
 		client *memnet.Conn

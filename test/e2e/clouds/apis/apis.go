@@ -1,10 +1,9 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package apis emulates APIs that are not clouds, and that accept Kubernetes tokens in
-// place of keys: the APIs of Anthropic, OpenAI and Snowflake. Their errors about a token
-// are public only in part: the emulator has codes that the SDKs know, and messages of its
-// own.
+// Package apis emulates the APIs of Anthropic, OpenAI and Snowflake, which accept Kubernetes
+// tokens in place of keys. Not all of their errors are documented: the emulator uses codes
+// that the SDKs know, and its own messages.
 package apis
 
 import (
@@ -61,7 +60,7 @@ func (d *distrust) failure(status int, code string) *journal.Failure {
 	return &journal.Failure{Status: status, Code: code, Message: "the " + d.part + " of the token is not accepted", Err: d.err}
 }
 
-// verifier verifies tokens for one API, and knows the credentials that it has issued.
+// verifier verifies tokens for one API, and remembers the credentials that it issued.
 type verifier struct {
 	tokens  *issuer.Issuer
 	journal *journal.Journal

@@ -26,9 +26,8 @@ const (
 	mountPath = "/var/run/secrets/lanyard.dev/serviceaccount"
 )
 
-// The SDKs of the vendors get a credential with the variables that Lanyard injects, a token
-// with the audience that Lanyard injects, and the trust that the command line prints. If
-// one of the three is wrong, they get no credential.
+// The vendors' SDKs get a credential with the injected variables, a token with the injected
+// audience, and the trust that the command line prints, but not if one of the three is wrong.
 func TestTheSDKs(t *testing.T) {
 	t.Parallel()
 	program := filepath.Join(t.TempDir(), "credentials")

@@ -18,7 +18,7 @@ import (
 type question struct {
 	// action is the action with its service, principal is an ARN.
 	action, principal string
-	// values holds the condition keys in lower case with their values.
+	// values maps condition keys in lower case to their values.
 	values map[string]string
 }
 

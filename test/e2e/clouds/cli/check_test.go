@@ -43,7 +43,7 @@ providers:
   parameters: [{name: role, required: true}]
 `
 
-// apiServer is a cluster with the ServiceAccount shop/cart, which has the annotations.
+// apiServer emulates a cluster with the ServiceAccount shop/cart and these annotations.
 type apiServer struct {
 	t           *testing.T
 	key         issuertest.Key
@@ -186,7 +186,7 @@ var (
 	gcpFull   = map[string]string{"gcp-workload-identity-provider": poolOIDC, "gcp-service-account": email}
 )
 
-// The annotations have the short forms that only the settings of the webhook explain.
+// The annotations contain short values, which only the settings of the webhook expand.
 func TestCheckExchangesTokens(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -333,7 +333,7 @@ func TestTheRepairOfARoleRepairsIt(t *testing.T) {
 }
 
 // A check that could not run is skipped with its reason, and makes the exit code 2.
-func TestCheckSkipsWhatItCannotExchange(t *testing.T) {
+func TestCheckSkipsUnsupportedExchanges(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		annotations map[string]string

@@ -1,9 +1,9 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cli_test compares the packages behind lanyard trust and lanyard token
-// with the emulated clouds: what they are told by the one makes them issue a
-// credential for the other.
+// Package cli_test tests the packages behind lanyard trust and lanyard token with the
+// emulated clouds: with the trust that one prints, the clouds issue a credential to the
+// other.
 package cli_test
 
 import (
@@ -78,8 +78,7 @@ func identityOf(t *testing.T, values map[string]string) *annotations.Identity {
 	return &account.Identities[0]
 }
 
-// trustOf returns the emulators' trust file with what package trust returns for the
-// identity.
+// trustOf returns the emulators' trust file for the output of package trust.
 func trustOf(t *testing.T, identity *annotations.Identity, token cloud.Token) emulated.Trust {
 	t.Helper()
 	token.Values = identity.Values
@@ -219,7 +218,7 @@ func (f *fixture) present(t *testing.T, identity *annotations.Identity, claims m
 	return answer
 }
 
-// The clouds accept what package trust says, and issue a credential.
+// With the output of package trust, the clouds issue a credential.
 func TestTrustMakesTheExchangeSucceed(t *testing.T) {
 	t.Parallel()
 	for name, test := range clouds {
@@ -280,7 +279,7 @@ func TestTrustDeniesOtherTokens(t *testing.T) {
 	}
 }
 
-// redirected connects to one address, whatever the host is.
+// redirected connects to the same address for every host.
 type redirected struct{ address string }
 
 func (r *redirected) dial(ctx context.Context, network, _ string) (net.Conn, error) {

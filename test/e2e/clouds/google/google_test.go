@@ -406,7 +406,7 @@ func TestFederatedTokenExpiry(t *testing.T) {
 	f := newFixture(t)
 	end := time.Now().Truncate(time.Second).Add(30 * time.Minute)
 	federated, _ := f.federated(t, map[string]any{"exp": end.Unix()}, nil)
-	// A bubble has a clock of its own, which starts in the year 2000.
+	// The clock of a bubble starts in the year 2000.
 	synctest.Test(t, func(t *testing.T) {
 		for _, test := range []struct {
 			at   time.Time

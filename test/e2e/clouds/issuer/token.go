@@ -22,14 +22,14 @@ var algorithms = []jose.SignatureAlgorithm{
 	jose.RS256, jose.RS384, jose.RS512, jose.ES256, jose.ES384, jose.ES512,
 }
 
-// Token holds the contents of a ServiceAccount token.
+// Token contains the claims of a ServiceAccount token.
 type Token struct {
 	Issuer   string
 	Subject  string
 	Audience []string
 	// ID is the claim jti.
 	ID string
-	// IssuedAt, NotBefore and Expires are zero if the token does not have them.
+	// IssuedAt, NotBefore and Expires are zero if the claims are missing.
 	IssuedAt, NotBefore, Expires time.Time
 	// Namespace, ServiceAccount and Pod are the objects that the token is bound
 	// to. Pod is empty if the token is not bound to one.
@@ -40,7 +40,7 @@ type Token struct {
 	// Algorithm and KeyID are alg and kid of the header.
 	Algorithm string
 	KeyID     string
-	// Claims holds all claims.
+	// Claims contains all claims.
 	Claims map[string]any
 }
 
@@ -55,10 +55,9 @@ type Object struct {
 	UID  string `json:"uid"`
 }
 
-// Verify returns the contents of a token that the cluster has signed and that
-// is valid now. Otherwise it returns an error that wraps one of this package's
-// errors, and everything that could be read; that is only verified in the case
-// of ErrExpired and ErrNotYetValid.
+// Verify returns the contents of a token if the cluster signed it and it is valid now.
+// Otherwise, it returns an error that wraps one of this package's errors, and the readable
+// contents, which are verified only with ErrExpired and ErrNotYetValid.
 func (i *Issuer) Verify(ctx context.Context, raw string, now time.Time) (Token, error) {
 	parsed, err := jwt.ParseSigned(raw, algorithms)
 	if err != nil {

@@ -42,7 +42,7 @@ const (
 type Entry struct {
 	Time  time.Time `json:"time"`
 	Cloud string    `json:"cloud"`
-	// Operation has the cloud's own name for it.
+	// Operation is the cloud's name for the operation.
 	Operation string `json:"operation"`
 	// Status is the HTTP status of the response.
 	Status int `json:"status"`

@@ -140,7 +140,7 @@ func TestARunningProgramUsesTheTokenThatReplacesItsFirst(t *testing.T) {
 	}
 }
 
-// pod is what a container has: files with tokens, and variables.
+// pod contains the token files and variables of a container.
 type pod struct {
 	directory   string
 	environment []string

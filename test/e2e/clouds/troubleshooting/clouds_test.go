@@ -31,8 +31,8 @@ const (
 	platform   = "https://www.googleapis.com/auth/cloud-platform"
 )
 
-// attempt is a pod that asks for a credential, and what its cloud knows of it.
-// Nothing in it is wrong until a cause changes it.
+// attempt is a pod that asks for a credential, with the configuration of its cloud.
+// Everything is valid until a cause changes it.
 type attempt struct {
 	trust trust.Trust
 	// audience and claims are those of the pod's token.
@@ -173,7 +173,7 @@ func askGoogleAPI(t *testing.T, emulators http.Handler, method, address, token s
 	return checked(t, status, answer{got.Error.Status, got.Error.Message})
 }
 
-// send sends the form, or with a token, what generateAccessToken expects.
+// send sends the form or, with a token, a request to generateAccessToken.
 func send(t *testing.T, emulators http.Handler, method, address, token string, form url.Values) (status int, body []byte) {
 	t.Helper()
 	r := httptest.NewRequestWithContext(t.Context(), method, address, strings.NewReader(form.Encode()))

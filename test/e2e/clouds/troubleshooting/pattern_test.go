@@ -13,11 +13,11 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// base holds the manifests of deploy/.
+// base is the directory of the manifests of deploy/.
 const base = "../../../../deploy/base/"
 
-// The pattern for Argo Workflows must match what goes away by itself, and nothing
-// else: a step whose annotations are wrong would never end.
+// The pattern for Argo Workflows must match only transient errors: otherwise, a step with
+// wrong annotations would never end.
 func TestTransientErrorPattern(t *testing.T) {
 	t.Parallel()
 	setting := regexp.MustCompile(`TRANSIENT_ERROR_PATTERN='(.+)'`).FindStringSubmatch(readPage(t, "pods-denied.md"))

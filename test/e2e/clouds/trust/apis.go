@@ -51,7 +51,7 @@ type SnowflakeUser struct {
 	WorkloadIdentity WorkloadIdentity `json:"WORKLOAD_IDENTITY"`
 }
 
-// WorkloadIdentity has the names of Snowflake's SQL.
+// WorkloadIdentity uses the names of Snowflake's SQL.
 type WorkloadIdentity struct {
 	// Type is OIDC.
 	Type             string   `json:"TYPE"`

@@ -14,7 +14,7 @@ type AlibabaOIDCProvider struct {
 	// ARN is acs:ram::ACCOUNT:oidc-provider/NAME.
 	ARN       string `json:"arn"`
 	IssuerURL string `json:"issuerURL"`
-	// ClientIDs holds the audiences.
+	// ClientIDs lists the audiences.
 	ClientIDs []string `json:"clientIDs"`
 }
 

@@ -52,7 +52,7 @@ type OpenIDConnectProvider struct {
 	ARN string `json:"arn"`
 	// URL is the issuer without https://.
 	URL string `json:"url"`
-	// ClientIDList holds the audiences.
+	// ClientIDList lists the audiences.
 	ClientIDList []string `json:"clientIDList"`
 }
 
@@ -122,9 +122,9 @@ type Statement struct {
 
 // Principal identifies the principals of a statement.
 type Principal struct {
-	// Federated holds the ARNs of identity providers.
+	// Federated lists ARNs of identity providers.
 	Federated Strings `json:",omitempty"`
-	// AWS holds the ARNs of roles.
+	// AWS lists ARNs of roles.
 	AWS Strings `json:",omitempty"`
 }
 
@@ -171,7 +171,7 @@ type FederatedIdentityCredential struct {
 	Name    string `json:"name"`
 	Issuer  string `json:"issuer"`
 	Subject string `json:"subject"`
-	// Audiences holds exactly one audience.
+	// Audiences contains exactly one audience.
 	Audiences []string `json:"audiences"`
 }
 

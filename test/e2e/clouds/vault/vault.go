@@ -27,8 +27,8 @@ import (
 // lifetime is the lifetime of a Vault token.
 const lifetime = 20 * time.Minute
 
-// invalidToken begins the errors about a token. Vault's errors have no codes: the
-// journal has the beginning of the text.
+// invalidToken is the prefix of errors about a token. Vault's errors have no codes, so the
+// journal contains the start of the text.
 const invalidToken = "error validating token"
 
 // server is a server with auth methods.

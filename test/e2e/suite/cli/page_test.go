@@ -15,10 +15,10 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// recording is a command and what a terminal shows.
+// recording is a command and its output on a terminal.
 type recording struct {
-	// when tells the reader of the recording when a user needs the command. It is empty for
-	// a command that is tried but not recorded.
+	// when says when a user needs the command. It is empty for a command that is run but not
+	// recorded.
 	when string
 	// command is what the user types.
 	command string
@@ -49,8 +49,7 @@ func newPage(name, title string) *page {
 // coloured is how many commands had colours.
 var coloured int
 
-// record runs a command in each terminal, checks what it shows, and adds it to the
-// page.
+// record runs a command in each terminal, checks the output, and adds it to the page.
 func (p *page) record(ctx context.Context, r *recording) {
 	GinkgoHelper()
 	By("$ " + r.command)

@@ -25,7 +25,7 @@ type internet struct {
 	addresses map[string]string
 	// url is that of the proxy, for HTTPS_PROXY.
 	url string
-	// ca has the certificates of all CAs, for SSL_CERT_FILE.
+	// ca contains the certificates of all CAs, for SSL_CERT_FILE.
 	ca []byte
 }
 
@@ -38,7 +38,7 @@ func newInternet() *internet {
 	return n
 }
 
-// connect handles the method CONNECT: what follows goes to the host.
+// connect handles the method CONNECT, and tunnels the connection to the host.
 func (n *internet) connect(w http.ResponseWriter, r *http.Request) {
 	host, _, _ := net.SplitHostPort(r.Host)
 	address, found := n.addresses[host]

@@ -104,7 +104,7 @@ func setUpUser(ctx context.Context) {
 	n := newInternet()
 	n.addClouds(ctx, emulator.Hosts(), clouds.CA())
 	n.addSite("issuer.example.com", "/production", filepath.Join(user.directory, "issuer"))
-	// Not a name that is public. It is the issuer of the cluster, though.
+	// This name is not public, but it is the issuer of the cluster.
 	n.addSite("kubernetes.default.svc.cluster.local", "", filepath.Join(user.directory, "cluster"))
 	n.addServer("sts.eu-west-2.amazonaws.com", http.HandlerFunc(throttle))
 	ca := filepath.Join(programs, "ca.pem")
@@ -119,7 +119,7 @@ func setUpUser(ctx context.Context) {
 	}
 }
 
-// ends are what must be removed after all specs, the last first.
+// ends are cleanup functions, which run in reverse order after all specs.
 var ends []func(context.Context) error
 
 func atTheEnd(do func(context.Context) error) { ends = append(ends, do) }
@@ -196,8 +196,7 @@ func rolledOut(ctx context.Context, name string) {
 	}).Should(Succeed())
 }
 
-// newPod creates a pod that is never started: nothing looks at what it does. It has a
-// container main and perhaps others.
+// newPod creates a pod that is never started, with a container main and perhaps others.
 func newPod(ctx context.Context, namespace, name, account string, annotations map[string]string, others ...string) {
 	GinkgoHelper()
 	pod := framework.SDKPod(account, framework.Go, "aws")

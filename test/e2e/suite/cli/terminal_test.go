@@ -31,8 +31,7 @@ var terminals = []terminal{{80, false}, {80, true}, {120, false}, {120, true}}
 // patience is how long a command may take.
 const patience = 2 * time.Minute
 
-// run runs a command of a shell and returns its exit code and what the terminal
-// shows.
+// run runs a shell command and returns its exit code and terminal output.
 func (t terminal) run(ctx context.Context, command string) (code int, shown string) {
 	GinkgoHelper()
 	ctx, cancel := context.WithTimeout(ctx, patience)
@@ -64,11 +63,10 @@ func (t terminal) run(ctx context.Context, command string) (code int, shown stri
 	return 0, lines(text.String())
 }
 
-// progress is what a command says if a step takes long.
+// progress matches the messages about steps that take long.
 var progress = regexp.MustCompile(`(?m)^(asking Lanyard|reading [a-z ]+|waiting for [a-z ]+|labelling ServiceAccounts|exchanged the tokens of \d+ of \d+ ServiceAccounts) \.\.\.\n`)
 
-// lines returns what a terminal shows, without what depends on the time that a
-// command takes.
+// lines returns the terminal output, without parts that depend on timing.
 func lines(shown string) string {
 	return progress.ReplaceAllString(strings.ReplaceAll(shown, "\r\n", "\n"), "")
 }
@@ -76,7 +74,7 @@ func lines(shown string) string {
 // escapes matches the sequences that make a text coloured or bold.
 var escapes = regexp.MustCompile("\x1b\\[[0-9;]*m")
 
-// plain returns what is shown without its colours. No other sequence is expected.
+// plain removes colours from the output. No other sequence is expected.
 func plain(shown string) string {
 	GinkgoHelper()
 	shown = escapes.ReplaceAllString(shown, "")

@@ -178,7 +178,7 @@ func (p *person) kubeconfig() string {
 	return path
 }
 
-// viewers lets viewer read everything that the role view has, and tenant only in the
+// viewers binds the role view to viewer in the whole cluster, and to tenant only in the
 // namespace books.
 func viewers(ctx context.Context) {
 	GinkgoHelper()

@@ -28,9 +28,9 @@ const (
 // after the other: the kubelet writes /etc/hosts again for each container, and another
 // one that reads it meanwhile may find it empty.
 const (
-	// injected uses what it gets.
+	// injected uses the injected credentials.
 	injected = framework.SDKContainer
-	// oldPaths names the other webhooks' paths in variables of its own.
+	// oldPaths sets variables to the other webhooks' paths.
 	oldPaths = "old-paths"
 	// newPaths names Lanyard's.
 	newPaths = "new-paths"
@@ -68,7 +68,7 @@ func (w *workload) outcomes() expect.Outcomes {
 	return outcomes
 }
 
-// oldVariables are what programs have in their own settings.
+// oldVariables are variables that programs set themselves.
 func oldVariables() []corev1.EnvVar {
 	return []corev1.EnvVar{
 		{Name: "AWS_ROLE_ARN", Value: role}, {Name: "AWS_WEB_IDENTITY_TOKEN_FILE", Value: eksPath + "/token"},

@@ -33,7 +33,7 @@ const (
 	gate = "lanyard.dev/e2e"
 )
 
-// granted is what the pods of these specs must get.
+// granted contains the permissions that the pods of these specs must get.
 var granted = expect.Outcomes{journal.AWS: expect.Granted(identities.Role)}
 
 // beside checks the policies as a fallback of the webhook with its guard.

@@ -68,7 +68,7 @@ func installed(values ...string) {
 	})
 }
 
-// scenario holds the objects of a directory in examples/scenarios.
+// scenario contains the objects of a directory in examples/scenarios.
 type scenario []client.Object
 
 // begin creates a scenario and deletes it at the end of the spec.

@@ -175,9 +175,9 @@ type Case struct {
 	// Audience and Claims are the arguments of the function Claims.
 	Audience string
 	Claims   map[string]any
-	// OtherKey has the token signed with a key that is not published.
+	// OtherKey makes the cluster sign the token with a key that is not published.
 	OtherKey bool
-	// Down has the cluster deny all requests.
+	// Down makes the cluster deny all requests.
 	Down bool
 }
 

@@ -41,7 +41,7 @@ const (
 // read are the values that an SDK has read, by names of its own.
 type read map[string]string
 
-// tests has the readers of the SDKs by provider.
+// tests maps providers to the readers of their SDKs.
 func tests() map[string]struct {
 	read func(t *testing.T, file string) read
 	want func(file string) read
@@ -110,7 +110,7 @@ func TestAllReadyMadeProvidersAreTested(t *testing.T) {
 	}
 }
 
-// pod has the parts of a pod that matter here.
+// pod contains the parts of a pod that matter here.
 type pod struct {
 	Metadata struct{ Annotations map[string]string }
 	Spec     struct {
@@ -165,8 +165,7 @@ func setEnvironment(t *testing.T, name string) (file string) {
 	return file
 }
 
-// fields returns fields of a struct that are text, also those that only the SDK itself
-// can use.
+// fields returns the string fields of a struct, including unexported ones.
 func fields(t *testing.T, of any, names ...string) read {
 	t.Helper()
 	values := read{}
