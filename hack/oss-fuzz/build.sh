@@ -16,9 +16,8 @@ target() {
 
 target internal/cli/command FuzzPage
 target internal/cli/migrate FuzzManifest
-target internal/jsonpatch FuzzExtend
-target internal/jsonscan FuzzAppendString FuzzDecode FuzzSkip
 target internal/provider FuzzParseServiceAccount
+target internal/rawjson FuzzAppendString FuzzDecode FuzzExtend FuzzSkip
 target internal/settings FuzzParse
 target internal/webhook/admission FuzzHandler FuzzParseReview
 target internal/webhook/injector FuzzDifferential FuzzMemory FuzzPod FuzzRules FuzzServiceAccount FuzzSize

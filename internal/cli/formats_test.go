@@ -84,8 +84,13 @@ func TestYAMLIsTheSameObjectAsJSON(t *testing.T) {
 
 func smallCluster(t *testing.T) http.Handler {
 	t.Helper()
+	return withSingles((&largeCluster{namespaces: 1, serviceAccounts: 2, podsEach: 2, stale: 1}).start(t))
+}
+
+// withSingles adds the objects that commands read one by one to a cluster.
+func withSingles(cluster http.Handler) http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("/", (&largeCluster{namespaces: 1, serviceAccounts: 2, podsEach: 2, stale: 1}).start(t))
+	mux.Handle("/", cluster)
 	for pattern, answer := range served {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, _ *http.Request) { reply(w, answer) })
 	}

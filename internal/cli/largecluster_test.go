@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/options"
 	"github.com/lanyard-dev/lanyard/internal/probe"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
@@ -139,24 +140,49 @@ func (c *largeCluster) handler() http.Handler {
 		reply(w, `{"kind":"NamespaceList","apiVersion":"v1","metadata":{},"items":[`+strings.Join(items, ",")+`]}`)
 	})
 	mux.HandleFunc("GET /api/v1/serviceaccounts", func(w http.ResponseWriter, r *http.Request) {
-		page(w, r, c.namespaces*c.serviceAccounts, func(i int) metav1.ObjectMeta {
+		page(w, r, "ServiceAccount", c.namespaces*c.serviceAccounts, func(i int) string {
 			account := serviceAccount(i%c.serviceAccounts, role)
 			if i < c.stale {
 				account = serviceAccount(i, role+"-new")
 			}
 			account.Namespace = namespace(i / c.serviceAccounts)
-			return account
+			return metadataOf(account)
 		})
 	})
 	mux.HandleFunc("GET /apis/apps/v1/namespaces/{namespace}/statefulsets", func(w http.ResponseWriter, r *http.Request) {
-		page(w, r, c.podsEach, func(i int) metav1.ObjectMeta {
-			return metav1.ObjectMeta{Namespace: r.PathValue("namespace"), Name: set(i), UID: types.UID(set(i))}
+		page(w, r, "StatefulSet", c.podsEach, func(i int) string {
+			return metadataOf(metav1.ObjectMeta{Namespace: r.PathValue("namespace"), Name: set(i), UID: types.UID(set(i))})
 		})
 	})
 	mux.HandleFunc("GET /api/v1/namespaces/{namespace}/pods", func(w http.ResponseWriter, r *http.Request) {
-		items := strings.ReplaceAll(strings.Join(c.pods, ","), placeholder, r.PathValue("namespace"))
-		reply(w, `{"kind":"PodList","apiVersion":"v1","metadata":{},"items":[`+items+`]}`)
+		page(w, r, "Pod", c.podsEach, func(i int) string { return strings.ReplaceAll(c.pods[i], placeholder, r.PathValue("namespace")) })
 	})
+	mux.HandleFunc("GET /api/v1/pods", func(w http.ResponseWriter, r *http.Request) {
+		page(w, r, "Pod", c.namespaces*c.podsEach, func(i int) string {
+			return strings.ReplaceAll(c.pods[i%c.podsEach], placeholder, namespace(i/c.podsEach))
+		})
+	})
+	for _, kind := range cluster.Kinds() {
+		path, n := "/apis/"+kind.Resource.Group+"/v1/", 0
+		if kind.Resource.Group == "" {
+			path = "/api/v1/"
+		}
+		switch kind.Kind {
+		case "Pod":
+			continue
+		case "StatefulSet":
+			n = c.namespaces * c.podsEach
+		}
+		mux.HandleFunc("GET "+path+kind.Resource.Resource, func(w http.ResponseWriter, r *http.Request) {
+			page(w, r, kind.Kind, n, func(i int) string {
+				return fmt.Sprintf(`{"metadata":{"namespace":%q,"name":%q},"spec":{"template":%s}}`, namespace(i/c.podsEach), set(i%c.podsEach), c.pods[i%c.podsEach])
+			})
+		})
+	}
+	mux.HandleFunc("GET /api/v1/namespaces/{namespace}", func(w http.ResponseWriter, r *http.Request) {
+		reply(w, metadataOf(metav1.ObjectMeta{Name: r.PathValue("namespace")}))
+	})
+	mux.HandleFunc("GET /api/v1/configmaps", func(w http.ResponseWriter, r *http.Request) { page(w, r, "ConfigMap", 0, nil) })
 	mux.HandleFunc("POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews", func(w http.ResponseWriter, _ *http.Request) {
 		reply(w, `{"kind":"SelfSubjectAccessReview","apiVersion":"authorization.k8s.io/v1","spec":{},"status":{"allowed":true}}`)
 	})
@@ -248,8 +274,8 @@ func (c *largeCluster) pod(i int) *unstructured.Unstructured {
 	return pod
 }
 
-// page replies with a part of a list of metadata.
-func page(w http.ResponseWriter, r *http.Request, n int, object func(int) metav1.ObjectMeta) {
+// page replies with a part of a list of n objects: their metadata, if the request asks for that.
+func page(w http.ResponseWriter, r *http.Request, kind string, n int, object func(int) string) {
 	limit, err := strconv.Atoi(r.URL.Query().Get("limit"))
 	if err != nil {
 		limit = n
@@ -258,24 +284,27 @@ func page(w http.ResponseWriter, r *http.Request, n int, object func(int) metav1
 	if err != nil {
 		from = 0
 	}
-	list := metav1.PartialObjectMetadataList{
-		TypeMeta: metav1.TypeMeta{Kind: "PartialObjectMetadataList", APIVersion: "meta.k8s.io/v1"},
-		Items:    []metav1.PartialObjectMetadata{},
-	}
-	for i := from; i < min(n, from+limit); i++ {
-		list.Items = append(list.Items, metav1.PartialObjectMetadata{
-			TypeMeta: metav1.TypeMeta{Kind: "PartialObjectMetadata", APIVersion: "meta.k8s.io/v1"}, ObjectMeta: object(i),
-		})
+	version, next := "v1", ""
+	if strings.Contains(r.Header.Get("Accept"), "as=PartialObjectMetadataList") {
+		version, kind = "meta.k8s.io/v1", "PartialObjectMetadata"
 	}
 	if from+limit < n {
-		list.Continue = strconv.Itoa(from + limit)
+		next = strconv.Itoa(from + limit)
 	}
-	text, err := json.Marshal(list)
+	var items []string
+	for i := from; i < min(n, from+limit); i++ {
+		items = append(items, object(i))
+	}
+	reply(w, fmt.Sprintf(`{"kind":"%sList","apiVersion":%q,"metadata":{"continue":%q},"items":[%s]}`, kind, version, next, strings.Join(items, ",")))
+}
+
+// metadataOf returns an object that has only metadata.
+func metadataOf(meta metav1.ObjectMeta) string {
+	text, err := json.Marshal(metav1.PartialObjectMetadata{ObjectMeta: meta})
 	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
+		panic(err) // metadata can be encoded
 	}
-	reply(w, string(text))
+	return string(text)
 }
 
 func reply(w http.ResponseWriter, text string) {

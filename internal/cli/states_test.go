@@ -6,164 +6,192 @@ package cli
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/rest"
 
+	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/workload"
-	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/mutate"
 	"github.com/lanyard-dev/lanyard/pkg/mutate/injected"
 	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
-	"github.com/lanyard-dev/lanyard/test/support/randpod"
 )
 
-// keys are the annotations of random ServiceAccounts, and variables those of random containers.
-var (
-	keys = []map[string]string{
-		{"lanyard.dev/aws-role-arn": role}, {"lanyard.dev/aws-role-arn": role + "2", "lanyard.dev/aws-region": "eu-central-1"}, {"lanyard.dev/audience": "vault"},
-		{"lanyard.dev/azure-client-id": "00000000-0000-0000-0000-000000000001", "lanyard.dev/azure-tenant-id": "a.example"}, {"lanyard.dev/aws-region": "?"}, {},
-	}
-	variables = []corev1.EnvVar{
-		{Name: "AWS_ACCESS_KEY_ID", Value: "x"}, {Name: "AWS_PROFILE", Value: "y"}, {Name: "AWS_ROLE_ARN", Value: role}, {Name: "AZURE_CLIENT_SECRET", Value: "z"}, {Name: "A", Value: "b"},
-	}
-	choices = []map[string]string{
-		nil, nil, nil, {"lanyard.dev/inject": "false"}, {"lanyard.dev/containers": "nobody"}, {"lanyard.dev/skip-containers": "main-1"}, {"lanyard.dev/inject": "maybe"},
-	}
-)
-
-// randomAccount returns a ServiceAccount with random annotations.
-func randomAccount(r *rand.Rand) *metav1.ObjectMeta {
-	values := map[string]string{}
-	for range 1 + r.IntN(2) {
-		maps.Copy(values, keys[r.IntN(len(keys))])
-	}
-	return &metav1.ObjectMeta{Name: "app", Annotations: values, Labels: map[string]string{"lanyard.dev/identity": "enabled"}}
-}
-
-// randomPod returns a random pod of the ServiceAccount app.
-func randomPod(t *testing.T, r *rand.Rand) *corev1.Pod {
-	t.Helper()
-	pod := new(corev1.Pod)
-	if err := convert(randpod.New(r), pod); err != nil {
-		t.Fatal(err)
-	}
-	pod.Name, pod.Spec.ServiceAccountName = "pod", "app"
-	pod.Annotations = maps.Clone(choices[r.IntN(len(choices))])
-	for i := range pod.Spec.Containers {
-		if r.IntN(2) == 0 {
-			pod.Spec.Containers[i].Env = append(pod.Spec.Containers[i].Env, variables[r.IntN(len(variables))])
-		}
-	}
-	return pod
-}
-
-// convert encodes a value and decodes it into another one.
-func convert(from, to any) error {
-	text, err := json.Marshal(from)
-	if err == nil {
-		err = json.Unmarshal(text, to)
-	}
-	return err
-}
-
-// status and explain report the results of mutate.Decide and injected.Compare, and do not
-// decide again.
+// status and explain have the state that follows from mutate.Decide: nothing decides again.
 func TestStatusAndExplainAgreeWithTheDecision(t *testing.T) {
 	t.Parallel()
-	s, err := settings.Load(nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	asker, err := workload.NewAsker(&rest.Config{Host: "http://cluster.invalid"}, s, workload.Options{NoDryRun: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	namespace := &metav1.ObjectMeta{Name: "shop"}
 	seen := map[injected.State]int{}
-	for seed := range uint64(3000) {
-		r := rand.New(rand.NewPCG(seed, 1))
-		pod, before, after := randomPod(t, r), randomAccount(r), randomAccount(r)
-		if r.IntN(2) == 0 {
-			after = before
-		}
-		text, err := json.Marshal(pod)
-		if err != nil {
+	for seed := range uint64(30) {
+		c := newRandomCluster(t, rand.New(rand.NewPCG(seed, 1)))
+		file := filepath.Join(t.TempDir(), "config.yaml")
+		if err := os.WriteFile(file, []byte(c.config), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		decision, err := workload.Decide(s, namespace, before, text)
-		if err != nil { // no such pod exists
-			continue
+		wanted := map[string]map[injected.State]int{} // by namespace and workload
+		for i := range c.pods {
+			p := &c.pods[i]
+			want, compared := c.stateOf(t, p), p.Namespace+" "+p.workload
+			var explanation workload.Explanation
+			decode(t, c, &explanation, "explain", "pod/"+p.Name, "--namespace", p.Namespace, "--config", file, "-o", "json")
+			if explanation.Live == nil || explanation.Live.State != want {
+				t.Fatalf("seed %d: explain has %s for %s %s, want %s: %s", seed, encode(t, explanation), p.Namespace, p.Name, want, c)
+			}
+			if outcome := c.outcomeOf(t, p); explanation.New.Outcome != outcome {
+				t.Fatalf("seed %d: explain has %s for a new pod like %s %s, want %s: %s", seed, explanation.New.Outcome, p.Namespace, p.Name, outcome, explanation.New.Text)
+			}
+			seen[want]++
+			if !c.settings.AskForIdentity(c.account(p).Annotations) {
+				continue // status does not list it
+			}
+			if wanted[compared] == nil {
+				wanted[compared] = map[injected.State]int{}
+			}
+			wanted[compared][want]++
 		}
-		injectedText, err := decision.Apply(text)
-		if err != nil {
-			t.Fatal(err)
+		var status struct{ Workloads []workload.Row }
+		decode(t, c, &status, "status", "--all-namespaces", "--config", file, "-o", "json")
+		got := map[string]map[injected.State]int{}
+		for _, row := range status.Workloads {
+			if row.Pods > 0 {
+				got[row.Namespace+" "+row.Workload] = row.States
+			}
 		}
-		live := new(corev1.Pod)
-		if err := json.Unmarshal(injectedText, live); err != nil {
-			t.Fatal(err)
-		}
-		want, about := wanted(t, s, namespace, after, live)
-		got := explained(t, s, asker, namespace, after, pod, live)
-		if got.Live.State != want && !(about.Denial != nil && got.Live.State == injected.Unknown) {
-			t.Fatalf("seed %d: explain has %s, want %s: %+v", seed, got.Live.State, want, got.Live)
-		}
-		if outcome := outcomeOf(s, namespace, after, text); got.New.Outcome != outcome {
-			t.Fatalf("seed %d: explain has %s for a new pod, want %s: %s", seed, got.New.Outcome, outcome, got.New.Text)
-		}
-		seen[want]++
-		n := workload.NewNamespace(s, namespace, nil, true)
-		n.AddServiceAccount(&metav1.PartialObjectMetadata{ObjectMeta: *after})
-		n.AddPod(live)
-		rows := n.Rows()
-		if len(rows) == 0 || rows[0].Pods == 0 { // the ServiceAccount asks for nothing
-			continue
-		}
-		if rows[0].States[want] != 1 {
-			t.Fatalf("seed %d: status has %v, want %s", seed, rows[0].States, want)
+		if !maps.EqualFunc(got, wanted, maps.Equal) {
+			t.Fatalf("seed %d: status has %v, want %v: %s", seed, got, wanted, c)
 		}
 	}
-	for _, state := range []injected.State{injected.Current, injected.Stale, injected.Without, workload.Shadowed, injected.LeftOut, injected.OptedOut, injected.None, injected.Unknown} {
-		if seen[state] < 5 {
-			t.Errorf("got %d pods with the state %s, want more: %v", seen[state], state, seen)
+	for _, state := range workload.States() {
+		if seen[state.State] < 5 {
+			t.Errorf("got %d pods with the state %s, want more: %v", seen[state.State], state.State, seen)
 		}
 	}
 }
 
-// wanted returns the state of a pod by injected.Compare.
-func wanted(t *testing.T, s *annotations.Settings, namespace, account *metav1.ObjectMeta, pod *corev1.Pod) (injected.State, injected.Comparison) {
+// decode decodes the output of a command.
+func decode(t *testing.T, c *randomCluster, into any, args ...string) {
 	t.Helper()
-	text, err := json.Marshal(pod)
-	if err != nil {
-		t.Fatal(err)
+	_, out, errOut := runAgainst(t, c, "", args...)
+	if err := json.Unmarshal([]byte(out), into); err != nil {
+		t.Fatalf("%v: %v: %s%s", args, err, out, errOut)
 	}
-	compared, err := injected.Compare(s, workload.Account(namespace, account), annotations.NamespaceObject(namespace), text, false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	state := compared.State
-	if selection, _ := s.ParsePod(pod.Annotations, pod.Labels[annotations.Inject]); selection.OptOut {
-		state = injected.OptedOut
-	}
-	if state == injected.Current && slices.ContainsFunc(compared.Decision.Findings, func(f mutate.Finding) bool { return f.Reason == reason.EnvironmentShadowed }) {
-		state = workload.Shadowed
-	}
-	return state, compared
 }
 
-// outcomeOf returns the outcome for a new pod by mutate.Decide, where the guard is in place.
-func outcomeOf(s *annotations.Settings, namespace, account *metav1.ObjectMeta, pod []byte) injected.State {
-	decision, err := workload.Decide(s, namespace, account, pod)
-	if _, denied := errors.AsType[*reason.Error](err); denied || err != nil {
+// called reports whether the API server calls Lanyard for pods with these labels.
+func (c *randomCluster) called(namespace string, labels map[string]string) bool {
+	selected, _ := cluster.Selects(c.registration, labels)
+	return selected && !slices.Contains([]string{annotations.LabelDisabled, annotations.OptOut}, c.namespaces[namespace].Labels[annotations.Inject])
+}
+
+// decide returns the decision about the JSON of a pod.
+func (c *randomCluster) decide(namespace string, account *metav1.ObjectMeta, pod []byte) (*mutate.Decision, error) {
+	read, err := mutate.ReadPod(pod, c.settings)
+	if err != nil {
+		return nil, err
+	}
+	return mutate.Decide(c.settings, accountIn(namespace, account), annotations.NamespaceObject(c.namespaces[namespace]), read)
+}
+
+func accountIn(namespace string, meta *metav1.ObjectMeta) *annotations.Object {
+	account := annotations.ServiceAccountObject(meta)
+	account.Namespace = namespace
+	return account
+}
+
+// stateOf returns the state of a pod: a new pod of its template or, without one, of the pod as it was
+// created, gets what mutate.Decide decides.
+func (c *randomCluster) stateOf(t *testing.T, p *randomPod) injected.State {
+	t.Helper()
+	account := c.account(p)
+	selection, _ := c.settings.ParsePod(p.Annotations, p.Labels[annotations.Inject])
+	compared, err := injected.Compare(c.settings, accountIn(p.Namespace, account), annotations.NamespaceObject(c.namespaces[p.Namespace]), encode(t, &p.Pod), p.unchanged)
+	state := compared.State
+	switch {
+	case err != nil:
+		t.Fatal(err)
+	case selection.OptOut, state == injected.OptedOut:
+		return injected.OptedOut
+	case !c.called(p.Namespace, p.template.Labels):
+		return injected.Excluded
+	case (state == injected.Stale || state == injected.Without) && p.workload != "pod/"+p.Name:
+		state = c.against(t, p, account)
+	}
+	if state == injected.Current && (slices.ContainsFunc(compared.Decision.Findings, func(f mutate.Finding) bool { return f.Reason == reason.EnvironmentShadowed }) ||
+		c.shadowedByConfigMap(p, compared.Decision)) {
+		return workload.Shadowed
+	}
+	return state
+}
+
+// against compares a pod with what Decide makes of its template.
+func (c *randomCluster) against(t *testing.T, p *randomPod, account *metav1.ObjectMeta) injected.State {
+	t.Helper()
+	text := encode(t, p.template)
+	decision, err := c.decide(p.Namespace, account, text)
+	if _, denied := errors.AsType[*reason.Error](err); denied {
+		return injected.Unknown
+	}
+	if err == nil {
+		text, err = decision.Apply(text)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	fresh, err := injected.Read(json.RawMessage(text), c.settings)
+	running, errRunning := injected.Read(&p.Pod, c.settings)
+	if err := errors.Join(err, errRunning); err != nil {
+		t.Fatal(err)
+	}
+	return running.Against(fresh, c.settings).State
+}
+
+// shadowedByConfigMap reports whether a container gets an identity of AWS, and keys of AWS from a
+// ConfigMap.
+func (c *randomCluster) shadowedByConfigMap(p *randomPod, d *mutate.Decision) bool {
+	aws := slices.ContainsFunc(d.Identities, func(i annotations.Identity) bool { return i.Provider.Name == "aws" && !i.TokenAlone })
+	return aws && slices.ContainsFunc(slices.Concat(p.Spec.InitContainers, p.Spec.Containers), func(container corev1.Container) bool {
+		reads := slices.ContainsFunc(container.EnvFrom, func(from corev1.EnvFromSource) bool {
+			return from.ConfigMapRef != nil && from.ConfigMapRef.Name == keysOfAWS
+		})
+		own := slices.ContainsFunc(container.Env, func(v corev1.EnvVar) bool { return v.Name == "AWS_ACCESS_KEY_ID" })
+		left := slices.ContainsFunc(d.Findings, func(f mutate.Finding) bool {
+			return f.Container == container.Name && f.Reason == reason.ContainerNotSelected
+		})
+		return reads && !own && !left
+	})
+}
+
+// outcomeOf returns the outcome for a new pod, in a cluster without a guard.
+func (c *randomCluster) outcomeOf(t *testing.T, p *randomPod) injected.State {
+	t.Helper()
+	account, text := c.account(p), encode(t, p.template)
+	if p.workload == "pod/"+p.Name { // explain sends the pod as it was created
+		object := map[string]any{}
+		if err := convert(&p.Pod, &object); err != nil {
+			t.Fatal(err)
+		}
+		if err := injected.RemoveAll(object, c.settings, p.unchanged, nil); err != nil {
+			t.Fatal(err)
+		}
+		text = encode(t, object)
+	}
+	decision, err := c.decide(p.Namespace, account, text)
+	_, denied := errors.AsType[*reason.Error](err)
+	switch called := c.called(p.Namespace, p.template.Labels); {
+	case denied && !called, err == nil && !called && decision.Reason != reason.OptedOut && decision.Reason != reason.NoIdentity:
+		return injected.Excluded
+	case denied:
 		return workload.Denied
+	case err != nil:
+		t.Fatal(err)
 	}
 	switch decision.Reason {
 	case reason.Injected, reason.AlreadyInjected:
@@ -173,26 +201,20 @@ func outcomeOf(s *annotations.Settings, namespace, account *metav1.ObjectMeta, p
 	case reason.NoIdentity:
 		return injected.None
 	}
-	if len(decision.Findings) > 0 && decision.Findings[0].Reason == reason.NoContainer {
-		return workload.Denied
-	}
 	return injected.LeftOut
 }
 
-// explained returns the explanation of a running pod and of a new one, without a cluster.
-func explained(t *testing.T, s *annotations.Settings, asker *workload.Asker, namespace, account *metav1.ObjectMeta, sent, live *corev1.Pod) *workload.Explanation {
+func encode(t *testing.T, object any) []byte {
 	t.Helper()
-	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(sent)
+	text, err := json.Marshal(object)
 	if err != nil {
 		t.Fatal(err)
 	}
-	pod := &unstructured.Unstructured{Object: object}
-	in := &workload.Input{
-		Settings: s, Object: "pod/pod", Namespace: namespace, ServiceAccountName: "app", ServiceAccount: account, Named: true, Called: true,
-		Live: live, Sent: pod, Answer: asker.Ask(t.Context(), namespace, account, pod),
-	}
-	if in.Answer.Pod != nil {
-		in.Got = in.Answer.Pod
-	}
-	return workload.Explain(in)
+	return text
+}
+
+// String shows the settings, the Namespaces and the ServiceAccounts of a cluster that failed.
+func (c *randomCluster) String() string {
+	text, err := json.Marshal([]any{c.config, c.namespaces, c.accounts, c.mayCreate})
+	return strings.TrimSpace(fmt.Sprintf("%s %v", text, err))
 }

@@ -13,8 +13,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/lanyard-dev/lanyard/internal/token"
 )
 
 // Principal returns the name of a token's subject in Google Cloud. audience is the name
@@ -61,7 +59,7 @@ func (r *Request) gcp(ctx context.Context, client *http.Client) (*Answer, error)
 		return nil, err
 	}
 	identity := "" // if the token cannot be read: Google has accepted it
-	if claims, err := token.Parse(r.Token); err == nil {
+	if claims, err := ParseToken(r.Token); err == nil {
 		identity = Principal(file.Audience, claims.Subject)
 	}
 	asked := time.Now()

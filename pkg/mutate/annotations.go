@@ -8,7 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/lanyard-dev/lanyard/internal/jsonpatch"
+	"github.com/lanyard-dev/lanyard/internal/rawjson"
 	"github.com/lanyard-dev/lanyard/internal/texts"
 	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
 )
@@ -24,7 +24,7 @@ type annotation struct {
 
 func newAnnotation(key, value string, secret bool) annotation {
 	text := quoted(value)
-	return annotation{key, value, secret, "/metadata/annotations/" + jsonpatch.Escape(key), text, fmt.Appendf(nil, `%s:%s`, quoted(key), text)}
+	return annotation{key, value, secret, "/metadata/annotations/" + rawjson.EscapePointer(key), text, fmt.Appendf(nil, `%s:%s`, quoted(key), text)}
 }
 
 // missingAnnotations returns the annotations that the pod lacks. Existing ones must have the

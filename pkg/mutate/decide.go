@@ -10,8 +10,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/lanyard-dev/lanyard/internal/jsonpatch"
 	"github.com/lanyard-dev/lanyard/internal/provider"
+	"github.com/lanyard-dev/lanyard/internal/rawjson"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/mutate/internal/pod"
 	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
@@ -56,7 +56,7 @@ func (d *Decision) Texts() (findings, warnings []string) {
 }
 
 // Apply applies the patch to the JSON of the pod.
-func (d *Decision) Apply(pod []byte) ([]byte, error) { return jsonpatch.Apply(pod, d.Patch.Bytes()) }
+func (d *Decision) Apply(pod []byte) ([]byte, error) { return rawjson.Apply(pod, d.Patch.Bytes()) }
 
 // Decide decides about a new pod. serviceAccount is nil if it does not exist. The namespace
 // contains the policy for identities, and may be nil if it has no annotations. The error is a

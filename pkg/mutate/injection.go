@@ -8,8 +8,8 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/lanyard-dev/lanyard/internal/jsonpatch"
 	"github.com/lanyard-dev/lanyard/internal/provider"
+	"github.com/lanyard-dev/lanyard/internal/rawjson"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
@@ -92,7 +92,7 @@ func newInjection(injection *provider.Injection) *encodedInjection {
 	}
 	result.allAnnotations = fmt.Appendf(nil, "{%s}", bytes.Join(members, []byte(",")))
 	result.label = newAnnotation(annotations.IdentityLabel, annotations.IdentityInjected, false)
-	result.label.path = "/metadata/labels/" + jsonpatch.Escape(annotations.IdentityLabel)
+	result.label.path = "/metadata/labels/" + rawjson.EscapePointer(annotations.IdentityLabel)
 	result.encodeVolumes()
 	return &result
 }
@@ -114,7 +114,7 @@ func (i *encodedInjection) encodeVolumes() {
 			longest = append(longest, p.copied.mounts...)
 		}
 	}
-	i.maxContainerBytes += jsonpatch.SizeOfExtend(maxPathBytes, i.environment) + jsonpatch.SizeOfExtend(maxPathBytes, longest)
+	i.maxContainerBytes += rawjson.SizeOfExtend(maxPathBytes, i.environment) + rawjson.SizeOfExtend(maxPathBytes, longest)
 }
 
 // maxAdditionBytes is enough for the longest values of the three clouds, or usual values of more

@@ -38,8 +38,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"github.com/lanyard-dev/lanyard/internal/jsonpatch"
-	"github.com/lanyard-dev/lanyard/internal/jsonscan"
+	"github.com/lanyard-dev/lanyard/internal/rawjson"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/mutate/internal/pod"
 	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
@@ -56,7 +55,7 @@ type Pod struct {
 // with it.
 type changes struct {
 	plans []plan
-	patch jsonpatch.Patch // without the plans
+	patch rawjson.Patch // without the plans
 	// marks and volumes are part of the patch.
 	marks   []annotation
 	volumes [][]byte
@@ -112,7 +111,7 @@ func list(elements [][]byte) []byte {
 
 // ReadPod parses the JSON of a pod, which must not change while the Pod is in use.
 func ReadPod(pod []byte, s *annotations.Settings) (*Pod, error) {
-	p, scanner := new(Pod), jsonscan.New(pod)
+	p, scanner := new(Pod), rawjson.NewScanner(pod)
 	if err := p.read.Read(scanner, s); err != nil {
 		return nil, err
 	}
@@ -126,7 +125,7 @@ func ReadPod(pod []byte, s *annotations.Settings) (*Pod, error) {
 // previous content of p and reuses its memory. The text must not change while the Pod is in
 // use.
 func (p *Pod) ReadNext(text []byte, decoder *jsontext.Decoder, s *annotations.Settings) error {
-	return p.read.Read(jsonscan.Continue(text, decoder), s)
+	return p.read.Read(rawjson.Continue(text, decoder), s)
 }
 
 // readLists reads the lists of the pod. Its error is a *reason.Error.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/lanyard-dev/lanyard/internal/jsonscan"
+	"github.com/lanyard-dev/lanyard/internal/rawjson"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/mutate"
 	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
@@ -116,7 +116,7 @@ func TestReadKeepsNothingOfTheFormerPod(t *testing.T) {
 	add := mutate.NewInjection(injection())
 	var pod mutate.Pod
 	readNext := func(object string) error {
-		text, decoder := jsonscan.New([]byte(object)).State()
+		text, decoder := rawjson.NewScanner([]byte(object)).State()
 		return pod.ReadNext(text, decoder, settings)
 	}
 	if err := readNext(full); err != nil {

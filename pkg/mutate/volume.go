@@ -9,8 +9,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/lanyard-dev/lanyard/internal/jsonscan"
 	"github.com/lanyard-dev/lanyard/internal/provider"
+	"github.com/lanyard-dev/lanyard/internal/rawjson"
 	"github.com/lanyard-dev/lanyard/pkg/mutate/internal/pod"
 	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
 )
@@ -123,4 +123,4 @@ func tokenSourceOf(token *provider.Token, path string) []byte {
 }
 
 // quoted returns a JSON string.
-func quoted(text string) []byte { return jsonscan.AppendString(nil, text) }
+func quoted(text string) []byte { return rawjson.AppendString(nil, text) }

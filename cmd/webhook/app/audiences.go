@@ -20,7 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 
-	"github.com/lanyard-dev/lanyard/internal/token"
+	"github.com/lanyard-dev/lanyard/internal/exchange"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
@@ -118,8 +118,8 @@ func tokenAudiences(file string) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the token of this program: %w", err)
 	}
-	claims, err := token.Parse(string(text))
-	if errors.Is(err, token.ErrOpaque) {
+	claims, err := exchange.ParseToken(string(text))
+	if errors.Is(err, exchange.ErrOpaque) {
 		return nil, nil
 	}
 	if err != nil {

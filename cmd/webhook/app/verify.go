@@ -17,7 +17,6 @@ import (
 	cliflag "k8s.io/component-base/cli/flag"
 
 	"github.com/lanyard-dev/lanyard/internal/exchange"
-	"github.com/lanyard-dev/lanyard/internal/verify"
 )
 
 // verifyMemory is the limit of Go's memory in bytes. The container has 32 MiB; the rest is for the
@@ -31,7 +30,7 @@ kubectl describe pod shows it.`
 
 // newVerifyCommand returns the command of the init container.
 func newVerifyCommand(width int) *cobra.Command {
-	warn, message, timeout := false, "/dev/termination-log", verify.DefaultTimeout
+	warn, message, timeout := false, "/dev/termination-log", exchange.VerifyTimeout
 	cmd := &cobra.Command{
 		Use:           "verify",
 		Short:         "Check that the clouds accept the tokens of this pod.",
@@ -59,9 +58,9 @@ func runVerify(cmd *cobra.Command, warn bool, message string, timeout time.Durat
 	if err != nil {
 		return err
 	}
-	client.Timeout = verify.AttemptTimeout
+	client.Timeout = exchange.AttemptTimeout
 	log := func(line string) { _, _ = fmt.Fprintln(cmd.ErrOrStderr(), line) }
-	v := &verify.Verifier{Getenv: os.Getenv, ReadFile: readFile, Client: client, Timeout: timeout, Log: log}
+	v := &exchange.Verifier{Getenv: os.Getenv, ReadFile: readFile, Client: client, Timeout: timeout, Log: log}
 	clouds := v.Clouds()
 	if len(clouds) == 0 {
 		log("the container has no variables of AWS, Azure or Google Cloud, so there is nothing to verify")

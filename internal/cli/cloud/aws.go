@@ -5,13 +5,22 @@ package cloud
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 )
+
+// awsTag matches the tags of IAM
+// (https://docs.aws.amazon.com/IAM/latest/UserGuide/id_tags.html#id_tags_rules), but for those that
+// the shorthand of the AWS CLI cannot express.
+var awsTag = regexp.MustCompile(`^[\pL\pN_.:/+@-][\pL\pN _.:/+@-]{0,127}=([\pL\pN_.:/+@-][\pL\pN _.:/=+@-]{0,255})?$`)
 
 // trustAWS returns the configuration with which the ServiceAccount can assume the role.
 func trustAWS(token *Token) (Trust, error) {
 	if strings.Contains(token.Audience, "${") {
 		return nil, fmt.Errorf("audience %q has ${, which starts a variable in a trust policy; use another audience", token.Audience)
+	}
+	if err := token.checkTags(awsTag); err != nil {
+		return nil, err
 	}
 	// arn:PARTITION:iam::ACCOUNT:role/PATH/NAME
 	roleARN := token.Values["role-arn"]

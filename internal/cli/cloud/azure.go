@@ -6,6 +6,7 @@ package cloud
 import (
 	"cmp"
 	"fmt"
+	"regexp"
 	"slices"
 
 	"github.com/lanyard-dev/lanyard/internal/texts"
@@ -14,12 +15,19 @@ import (
 // maxCredentials is how many federated credentials an identity can have.
 const maxCredentials = 20
 
+// azureTag matches the tags of Azure
+// (https://learn.microsoft.com/azure/azure-resource-manager/management/tag-resources).
+var azureTag = regexp.MustCompile(`^[^<>%&\\?/=[:cntrl:]]{1,512}=[^[:cntrl:]]{0,256}$`)
+
 // trustAzure returns the trust configuration of Microsoft Entra ID. Only a repair needs the
 // client ID.
 func trustAzure(token *Token) (Trust, error) {
 	id := token.Values["client-id"]
 	if id != "" && !texts.IsGUID(id) {
 		return nil, fmt.Errorf("client ID %q: must be a GUID", id)
+	}
+	if err := token.checkTags(azureTag); err != nil {
+		return nil, err
 	}
 	if n := len(token.All()); n > maxCredentials {
 		return nil, fmt.Errorf("got %d ServiceAccounts; an identity of Azure has at most %d federated credentials, and each ServiceAccount needs one", n, maxCredentials)

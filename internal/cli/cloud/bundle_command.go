@@ -8,15 +8,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
 	"github.com/lanyard-dev/lanyard/internal/provider"
-	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 // Grant contains the permissions in a CredentialsRequest, and the names of the identity that
@@ -56,6 +53,8 @@ func (b *bundle) addFlags(k *trustCommand) {
 	flags.StringVar(&b.scope, "scope", "", "Scope of Azure's roles, such as /subscriptions/ID/resourceGroups/NAME.")
 	flags.StringVar(&b.pool, "workload-identity-provider", "", "Google workload identity provider. Defaults to the setting of the webhook.")
 	flags.StringVar(&k.flags.Project, "project", "", "Project ID of the Google service accounts and roles.")
+	k.addTags()
+	k.addRemove()
 }
 
 // check returns an error for conflicting flags and arguments.
@@ -66,7 +65,7 @@ func (b *bundle) check(cmd *cobra.Command, args []string) (err error) {
 		}
 		return err
 	}
-	for _, name := range []string{"recursive", "diff", "cloud", "name", "role-arn-prefix", "resource-group", "scope", "workload-identity-provider", "project"} {
+	for _, name := range []string{"recursive", "diff", "cloud", "name", "role-arn-prefix", "resource-group", "scope", "workload-identity-provider", "project", "tag", "remove"} {
 		if cmd.Flags().Changed(name) {
 			err = command.Usagef("--%s is for CredentialsRequests: name their files with --filename", name)
 		}
@@ -89,10 +88,13 @@ func (k *trustCommand) runBundle(ctx context.Context) error {
 		result := &differences{Differences(old, requests)}
 		return command.FoundIf(len(result.Differences) > 0, k.Write(k.CLI, result))
 	}
+	result := &bundleResult{}
+	if result.format, err = k.format(); err != nil {
+		return err
+	}
 	if k.settings, err = k.Settings(ctx); err != nil {
 		return err
 	}
-	result := &bundleResult{format: cmp.Or(k.Format, outputShell)}
 	var errs []error
 	for _, r := range requests {
 		trusted, err := k.trustRequest(ctx, r)
@@ -159,23 +161,12 @@ func (k *trustCommand) trustRequest(ctx context.Context, r *CredentialsRequest) 
 		return nil, err
 	}
 	result := &trustedRequest{Name: r.Name, Provider: r.Provider, Identity: grant.Name, Permissions: r.Permissions}
-	var first *Token
-	for _, name := range r.ServiceAccounts {
-		t := k.flags
-		t.Namespace, t.ServiceAccount, t.Prefix = r.Namespace, name, annotations.Prefix
-		k.token, k.values = &t, map[string]string{}
-		for _, parameter := range slices.Sorted(maps.Keys(parameters)) {
-			k.set(parameter, parameters[parameter])
-		}
-		if err := k.identify(); err != nil {
-			return nil, err
-		}
-		if first == nil {
-			first, t.Grant, t.Identity = &t, grant, grant.Name
-		} else {
-			first.Others = append(first.Others, &t)
-		}
+	k.flags.Namespace = r.Namespace
+	first, err := k.tokens(ctx, r.ServiceAccounts, parameters)
+	if err != nil {
+		return nil, err
 	}
+	first.Grant, first.Identity = grant, grant.Name
 	if err := k.completeIssuer(ctx, first); err != nil {
 		return nil, err
 	}
@@ -205,7 +196,7 @@ func (r *bundleResult) Print(p *command.Page) {
 	for _, one := range r.Requests {
 		if one.Provider != cloud {
 			cloud = one.Provider
-			if text := one.Trust.Text(r.format, partCluster); text != "" {
+			if text := one.Trust.Text(r.format, partCluster); text != "" && r.format != outputRemove {
 				p.Lines(text + "\n")
 			}
 		}

@@ -106,6 +106,39 @@ func TestTheScriptOfABundle(t *testing.T) {
 	}
 }
 
+func TestTheRemovalOfABundle(t *testing.T) {
+	t.Parallel()
+	args := append([]string{"-f", "testdata/requests", "--remove"}, bundleFlags...)
+	out, _, err := trust(t, "", args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	compare(t, "bundle removed", out)
+	runScript(t, out)
+	if _, _, err := trust(t, "", append(args, "--output", "json")...); err == nil || !strings.Contains(err.Error(), "the commands are for the shell") {
+		t.Errorf("as JSON: got error %v", err)
+	}
+}
+
+// The tags are at each identity, and a cloud without tags is an error.
+func TestTheTagsOfABundle(t *testing.T) {
+	t.Parallel()
+	args := append([]string{"-f", "testdata/requests", "--tag", "team=shop"}, bundleFlags...)
+	for cloud, want := range map[string]string{"aws": " --tags Key=team,Value=shop\n", "azure": " --tags team=shop\n"} {
+		tagged, _, err := trust(t, "", append(args, "--cloud", cloud)...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		compared, _, _ := trust(t, "", append([]string{"-f", "testdata/requests", "--cloud", cloud}, bundleFlags...)...)
+		if got := strings.ReplaceAll(tagged, want, "\n"); got != compared || tagged == compared {
+			t.Errorf("%s: got %s, want only the tags to differ", cloud, tagged)
+		}
+	}
+	if _, _, err := trust(t, "", args...); err == nil || !strings.Contains(err.Error(), "Google Cloud have no labels") {
+		t.Errorf("with Google: got error %v", err)
+	}
+}
+
 func TestOneCloudOfABundle(t *testing.T) {
 	t.Parallel()
 	out, _, err := trust(t, "", append([]string{"-f", "testdata/requests", "--cloud", "azure"}, bundleFlags...)...)

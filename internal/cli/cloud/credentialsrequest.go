@@ -354,27 +354,25 @@ type Difference struct {
 func Differences(old, current []*CredentialsRequest) []Difference {
 	type key struct{ provider, name string }
 	lines := map[key]*[2][]string{}
-	var keys []key
 	for i, requests := range [][]*CredentialsRequest{old, current} {
 		for _, r := range requests {
 			k := key{r.Provider, r.Name}
 			if lines[k] == nil {
 				lines[k] = &[2][]string{}
-				keys = append(keys, k)
 			}
 			lines[k][i] = append(lines[k][i], r.lines()...)
 		}
 	}
-	slices.SortFunc(keys, func(a, b key) int {
-		return cmp.Or(cmp.Compare(a.provider, b.provider), cmp.Compare(a.name, b.name))
-	})
 	var all []Difference
-	for _, k := range keys {
-		d := Difference{k.name, k.provider, without(lines[k][1], lines[k][0]), without(lines[k][0], lines[k][1])}
+	for k, of := range lines {
+		d := Difference{k.name, k.provider, without(of[1], of[0]), without(of[0], of[1])}
 		if len(d.Added)+len(d.Removed) > 0 {
 			all = append(all, d)
 		}
 	}
+	slices.SortFunc(all, func(a, b Difference) int {
+		return cmp.Or(cmp.Compare(a.Provider, b.Provider), cmp.Compare(a.Name, b.Name))
+	})
 	return all
 }
 

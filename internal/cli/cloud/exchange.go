@@ -15,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/lanyard-dev/lanyard/internal/exchange"
-	"github.com/lanyard-dev/lanyard/internal/token"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/mutate/injected"
 )
@@ -78,7 +77,7 @@ func Do(ctx context.Context, client *http.Client, r *exchange.Request) (*exchang
 // commands returns a part of the trust configuration with which the cloud would accept the
 // token, or "" if there is none.
 func commands(r *exchange.Request, format, part string) string {
-	claims, err := token.Parse(r.Token)
+	claims, err := exchange.ParseToken(r.Token)
 	if err != nil {
 		return ""
 	}

@@ -4,6 +4,7 @@
 package cloud
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -27,6 +28,9 @@ func trustGCP(token *Token) (Trust, error) {
 		return nil, fmt.Errorf("workload identity provider %q is not of the form projects/NUMBER/locations/global/"+
 			"workloadIdentityPools/POOL/providers/PROVIDER", full)
 	}
+	if len(token.Tags) > 0 {
+		return nil, errors.New("--tag: pools, service accounts and roles of Google Cloud have no labels; name another cloud with --cloud, or leave out --tag")
+	}
 	for _, subject := range token.Subjects() {
 		if len(subject) > maxGoogleSubject {
 			return nil, fmt.Errorf("subject %q has %d bytes; Google Cloud accepts at most %d", subject, len(subject), maxGoogleSubject)
@@ -49,10 +53,4 @@ func (t *Token) Principal() string {
 }
 
 // Principals returns the names of all subjects in Google Cloud.
-func (t *Token) Principals() []string {
-	var all []string
-	for _, one := range t.All() {
-		all = append(all, one.Principal())
-	}
-	return all
-}
+func (t *Token) Principals() []string { return t.each((*Token).Principal) }

@@ -19,7 +19,6 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
 	"github.com/lanyard-dev/lanyard/internal/exchange"
-	"github.com/lanyard-dev/lanyard/internal/token"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
@@ -64,13 +63,9 @@ func (k *trustIssuerCommand) run(ctx context.Context) error {
 	if k.publicKey != "" {
 		return k.publishFile(ctx)
 	}
-	client, _, err := k.Clients()
+	client, documents, err := ownDocuments(ctx, k.CLI)
 	if err != nil {
 		return err
-	}
-	documents, err := FromCluster(ctx, client.CoreV1().RESTClient())
-	if err != nil {
-		return fmt.Errorf("read the issuer of the cluster: %w", err)
 	}
 	if k.to != "" {
 		return k.publish(ctx, documents)
@@ -80,6 +75,19 @@ func (k *trustIssuerCommand) run(ctx context.Context) error {
 		k.Note("warning: the current signing key is unknown: %v", err)
 	}
 	return k.Write(k.CLI, result)
+}
+
+// ownDocuments returns a client of the cluster, and the documents of its issuer.
+func ownDocuments(ctx context.Context, c *command.CLI) (kubernetes.Interface, *Documents, error) {
+	client, _, err := c.Clients()
+	if err != nil {
+		return nil, nil, err
+	}
+	documents, err := FromCluster(ctx, client.CoreV1().RESTClient())
+	if err != nil {
+		return nil, nil, fmt.Errorf("read the issuer of the cluster: %w", err)
+	}
+	return client, documents, nil
 }
 
 // SigningKey returns the ID of the current signing key, from a token that it requests and
@@ -93,7 +101,7 @@ func SigningKey(ctx context.Context, c *command.CLI, client kubernetes.Interface
 	if err := requestToken(ctx, client, &r); err != nil {
 		return "", err
 	}
-	claims, err := token.Parse(r.Token)
+	claims, err := exchange.ParseToken(r.Token)
 	if err != nil {
 		return "", err
 	}

@@ -25,7 +25,6 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/workload"
 	"github.com/lanyard-dev/lanyard/internal/exchange"
 	"github.com/lanyard-dev/lanyard/internal/finding"
-	"github.com/lanyard-dev/lanyard/internal/token"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/mutate/injected"
 )
@@ -81,7 +80,7 @@ func (x *Target) Exchange(ctx context.Context, c *command.CLI) (lines []finding.
 // selected returns the metadata of the ServiceAccounts, and the number of those above the limit.
 func (x *Target) selected(ctx context.Context) (all []*metav1.ObjectMeta, omitted int, err error) {
 	if x.ServiceAccount != "" {
-		one, err := x.serviceAccount(ctx, x.Namespace, x.ServiceAccount)
+		one, err := readServiceAccount(ctx, x.client, x.Namespace, x.ServiceAccount)
 		return []*metav1.ObjectMeta{one}, 0, err
 	}
 	err = x.EachServiceAccount(ctx, x.Namespace, func(object *metav1.PartialObjectMetadata) error {
@@ -235,25 +234,8 @@ func newReader(ctx context.Context, c *command.CLI, evaluate bool) (*reader, err
 	return &reader{CLI: c, settings: s, client: client, asker: asker}, err
 }
 
-// readerOf returns a reader that sends dry runs, for the ServiceAccount of the arguments: NAME,
-// serviceaccount/NAME or serviceaccount NAME. The ServiceAccount may not exist.
-func readerOf(ctx context.Context, c *command.CLI, args []string) (read *reader, namespace, name string, err error) {
-	names, err := serviceAccountNames(args)
-	if err == nil && len(names) != 1 {
-		err = command.Usagef("%d objects are named: this command takes one", len(names))
-	}
-	if err != nil {
-		return nil, "", "", err
-	}
-	if namespace, err = c.Namespace(); err != nil {
-		return nil, "", "", err
-	}
-	read, err = newReader(ctx, c, false)
-	return read, namespace, names[0], err
-}
-
-func (r *reader) serviceAccount(ctx context.Context, namespace, name string) (*metav1.ObjectMeta, error) {
-	found, err := r.client.CoreV1().ServiceAccounts(namespace).Get(ctx, name, metav1.GetOptions{})
+func readServiceAccount(ctx context.Context, client kubernetes.Interface, namespace, name string) (*metav1.ObjectMeta, error) {
+	found, err := client.CoreV1().ServiceAccounts(namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("get serviceaccount %s/%s: %w", namespace, name, err)
 	}
@@ -291,7 +273,7 @@ type tokenCommand struct {
 // NewTokenCommand returns the command token.
 func NewTokenCommand(c *command.CLI) *cobra.Command {
 	k := &tokenCommand{CLI: c}
-	cmd := command.New(help("token"), cobra.RangeArgs(1, 2), func(cmd *cobra.Command, args []string) error { return k.run(cmd.Context(), args) })
+	cmd := command.New(help("token"), cobra.MinimumNArgs(1), func(cmd *cobra.Command, args []string) error { return k.run(cmd.Context(), args) })
 	cmd.ValidArgsFunction = c.CompleteServiceAccounts()
 	k.Output.AddFlag(cmd, "Token")
 	c.AddConfig(cmd)
@@ -318,10 +300,15 @@ func AddEndpoint(fs *pflag.FlagSet, endpoint, caFile *string) {
 	}
 }
 
+// tokenResults are the tokens of several ServiceAccounts.
+type tokenResults struct {
+	Tokens []*tokenResult `json:"tokens"`
+}
+
 type tokenResult struct {
-	Namespace      string        `json:"namespace"`
-	ServiceAccount string        `json:"serviceAccount"`
-	Claims         *token.Claims `json:"claims"`
+	Namespace      string           `json:"namespace"`
+	ServiceAccount string           `json:"serviceAccount"`
+	Claims         *exchange.Claims `json:"claims"`
 	// Exchange contains the cloud's response for the identity of the ServiceAccount and for
 	// each profile.
 	Exchange []*exchange.Answer `json:"exchange,omitempty"`
@@ -330,44 +317,82 @@ type tokenResult struct {
 }
 
 func (k *tokenCommand) run(ctx context.Context, args []string) error {
+	names, err := serviceAccountNames(args)
+	if err == nil {
+		err = k.check(names)
+	}
+	if err != nil {
+		return err
+	}
+	namespace, err := k.Namespace()
+	if err != nil {
+		return err
+	}
+	read, err := newReader(ctx, k.CLI, false)
+	if err != nil {
+		return err
+	}
+	all := &tokenResults{}
+	var errs []error
+	denied := false
+	for _, name := range names {
+		result, err := k.token(ctx, read, namespace, name)
+		switch {
+		case err != nil:
+			errs = append(errs, err)
+		case result != nil:
+			all.Tokens = append(all.Tokens, result)
+			denied = denied || slices.ContainsFunc(result.Exchange, func(a *exchange.Answer) bool { return !a.Granted })
+		}
+	}
+	if len(names) == 1 && len(all.Tokens) == 1 {
+		errs = append(errs, k.Write(k.CLI, all.Tokens[0]))
+	} else if len(all.Tokens) > 0 {
+		errs = append(errs, k.Write(k.CLI, all))
+	}
+	return command.FoundIf(denied, errors.Join(errs...))
+}
+
+// check returns an error for flags and arguments that do not fit together.
+func (k *tokenCommand) check(names []string) error {
 	switch isCloud := slices.Contains(clouds(), k.receiver); {
 	case k.receiver == "":
 		return command.Usagef("--for is missing: set it to aws, azure, gcp, a custom provider or an audience")
 	case k.raw && k.exchange:
 		return command.Usagef("--raw cannot be used with --exchange")
+	case k.raw && len(names) > 1:
+		return command.Usagef("--raw: got %d ServiceAccounts, want one: nothing would separate their tokens", len(names))
 	case k.exchange && !isCloud:
 		return command.Usagef("--exchange: lanyard cannot exchange tokens for %q, only for aws, azure and gcp", k.receiver)
 	case !k.exchange && (k.endpoint != "" || k.caFile != "" || k.scope != ""):
 		return command.Usagef("--endpoint, --ca-file and --scope need --exchange")
 	}
-	read, namespace, name, err := readerOf(ctx, k.CLI, args)
-	if err != nil {
-		return err
-	}
+	return nil
+}
+
+// token returns what the token of a ServiceAccount says, and the responses of the cloud. With --raw,
+// it writes the token instead, and returns nil.
+func (k *tokenCommand) token(ctx context.Context, read *reader, namespace, name string) (*tokenResult, error) {
 	r, err := k.request(ctx, read, namespace, name)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if k.duration != 0 {
 		r.ExpirationSeconds = int64(k.duration.Seconds())
 	}
 	if err := requestToken(ctx, read.client, r); err != nil {
-		return err
+		return nil, err
 	}
 	if k.raw {
 		page := command.NewPage(k.Out)
 		page.Line("%s", r.Token)
-		return page.Err
+		return nil, page.Err
 	}
 	result := &tokenResult{Namespace: namespace, ServiceAccount: name}
-	if result.Claims, err = token.Parse(r.Token); err == nil && k.exchange {
+	if result.Claims, err = exchange.ParseToken(r.Token); err == nil && k.exchange {
 		err = k.present(ctx, r, result)
 	}
-	if err != nil {
-		return err
-	}
-	denied := slices.ContainsFunc(result.Exchange, func(a *exchange.Answer) bool { return !a.Granted })
-	return command.FoundIf(denied, k.Write(k.CLI, result))
+	return result, err
 }
 
 // request returns the Request for the receiver, as in the ServiceAccount's pods, or only with
@@ -376,7 +401,7 @@ func (k *tokenCommand) request(ctx context.Context, read *reader, namespace, nam
 	if !slices.ContainsFunc(read.settings.Providers, func(d *annotations.Provider) bool { return d.Name == k.receiver && !d.Plain() }) {
 		return &exchange.Request{Namespace: namespace, ServiceAccount: name, Audience: k.receiver, ExpirationSeconds: read.settings.TokenExpirationSeconds}, nil
 	}
-	serviceAccount, err := read.serviceAccount(ctx, namespace, name)
+	serviceAccount, err := readServiceAccount(ctx, read.client, namespace, name)
 	if err != nil {
 		return nil, err
 	}
@@ -411,6 +436,16 @@ func (k *tokenCommand) present(ctx context.Context, r *exchange.Request, result 
 	}
 	result.InPod = commands(r, outputShell, partPod)
 	return nil
+}
+
+// Print prints the tokens one after the other.
+func (r *tokenResults) Print(p *command.Page) {
+	for i, one := range r.Tokens {
+		if i > 0 {
+			p.Line("")
+		}
+		one.Print(p)
+	}
 }
 
 func (r *tokenResult) Print(p *command.Page) {

@@ -28,6 +28,7 @@ import (
 	"net/url"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 	"text/template"
 
@@ -58,24 +59,29 @@ type Token struct {
 	Identity, ResourceGroup string
 	// Project is the project ID of Google's pool; if empty, the commands look it up.
 	Project string
+	// Tags are the tags of the identity and the issuer at the cloud.
+	Tags map[string]string
 	// Grant are permissions that the identity gets, or nil if the user gives it some.
 	Grant *Grant
-	// JWKS contains the cluster's public keys to upload, or is empty if the provider reads
-	// the issuer.
-	JWKS string
+	// JWKS contains the public keys to upload, or is empty if the provider reads the issuer.
+	// KeepKeys is set if keys that the provider has already are among them.
+	JWKS     string
+	KeepKeys bool
 }
 
 // All returns the tokens for the identity.
 func (t *Token) All() []*Token { return append([]*Token{t}, t.Others...) }
 
-// Subjects returns the claims sub.
-func (t *Token) Subjects() []string {
-	var all []string
+// each returns a text for each token for the identity.
+func (t *Token) each(of func(*Token) string) (all []string) {
 	for _, one := range t.All() {
-		all = append(all, one.Subject())
+		all = append(all, of(one))
 	}
 	return all
 }
+
+// Subjects returns the claims sub.
+func (t *Token) Subjects() []string { return t.each((*Token).Subject) }
 
 // Subject returns the claim sub.
 func (t *Token) Subject() string {
@@ -102,6 +108,16 @@ func CheckIssuer(issuer string) error {
 	u, err := url.Parse(issuer)
 	if err != nil || u.Scheme != "https" || u.Hostname() == "" || u.User != nil || strings.ContainsAny(issuer, "?#") || !texts.IsVisible(issuer) {
 		return fmt.Errorf("issuer %q is not an https URL without user, query and fragment", issuer)
+	}
+	return nil
+}
+
+// checkTags returns an error for a tag that the cloud does not allow: one that does not match.
+func (t *Token) checkTags(allowed *regexp.Regexp) error {
+	for _, key := range slices.Sorted(maps.Keys(t.Tags)) {
+		if tag := key + "=" + t.Tags[key]; !allowed.MatchString(tag) {
+			return fmt.Errorf("--tag %q: the cloud allows only tags that match %s", tag, allowed)
+		}
 	}
 	return nil
 }
@@ -157,7 +173,7 @@ func execute(values any, files ...string) (Trust, error) {
 		if err := one.Execute(&text, values); err != nil {
 			return nil, err
 		}
-		all[one.Name()] = text.String()
+		all[one.Name()] = strings.TrimPrefix(text.String(), "\n")
 	}
 	return all, nil
 }
@@ -208,7 +224,10 @@ func list(indent int, texts []string) string {
 }
 
 // cut splits KEY=VALUE.
-func cut(annotation string) []string { return strings.SplitN(annotation, "=", 2) }
+func cut(annotation string) [2]string {
+	key, value, _ := strings.Cut(annotation, "=")
+	return [2]string{key, value}
+}
 
 // compact returns a value as JSON without the escapes for HTML.
 func compact(value any) string {

@@ -4,12 +4,14 @@
 package cloud
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"embed"
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 
@@ -36,6 +38,8 @@ func help(name string) string {
 const (
 	outputShell     = "shell"
 	outputTerraform = "terraform"
+	// outputRemove is the shell's output with --remove.
+	outputRemove = "remove"
 
 	partAll            = "all"
 	partCluster        = "cluster"
@@ -62,7 +66,7 @@ func NewTrustCommand(c *command.CLI) *cobra.Command {
 	})
 	k.addFlags("the provider", outputShell, outputTerraform)
 	k.bundle.addFlags(k)
-	k.cmd.Flags().BoolVar(&k.uploadKeys, "upload-keys", false, "Register the cluster's public keys, so that the provider need not read the issuer. This is the default if the issuer is not public.")
+	k.addKeys("the provider")
 	k.cmd.Flags().StringToStringVar(&k.given, "parameter", nil, "Parameter of the provider, as NAME=VALUE. Defaults to the annotation. Can be repeated.")
 	k.cmd.AddCommand(append(cloudCommands(c), newTrustIssuerCommand(c))...)
 	return k.cmd
@@ -75,7 +79,11 @@ type trustCommand struct {
 	cmd            *cobra.Command
 	provider       string
 	part, audience string
-	uploadKeys     bool // gcp and custom providers only
+	remove         bool
+	// Flags about the cluster's public keys, for gcp and custom providers.
+	uploadKeys bool
+	keepKeys   string
+	removeKeys []string
 	// given contains the values of flags that override annotations, by parameter.
 	given map[string]string
 	// flags contains the flags that apply to all ServiceAccounts.
@@ -85,10 +93,10 @@ type trustCommand struct {
 
 	settings   *annotations.Settings
 	definition *annotations.Provider
-	// token belongs to the current ServiceAccount, and values are its annotations or the
-	// flags that override them.
-	token  *Token
-	values map[string]string
+	// token belongs to the current ServiceAccount. values are its annotations or the flags that
+	// override them, with those of mappings, which are also in mapped.
+	token          *Token
+	values, mapped map[string]string
 }
 
 // custom reports whether the provider is a custom one.
@@ -98,12 +106,14 @@ func (k *trustCommand) custom() bool { return !slices.Contains(clouds(), k.provi
 func cloudCommands(c *command.CLI) []*cobra.Command {
 	aws, azure, gcp := newCloudCommand(c, "aws"), newCloudCommand(c, "azure"), newCloudCommand(c, "gcp")
 	aws.parameter("role-arn", "ARN of the role, or its name if the webhook has a prefix for names.")
+	aws.addTags()
+	azure.addTags()
 	azure.cmd.Flags().StringVar(&azure.flags.Identity, "identity", "", "Name of the managed identity. Defaults to NAMESPACE-NAME.")
 	azure.cmd.Flags().StringVar(&azure.flags.ResourceGroup, "resource-group", "", "Resource group of the managed identity. By default, the output asks for it.")
 	gcp.parameter("workload-identity-provider", "Workload identity provider.")
 	gcp.parameter("service-account", "E-mail of the service account to impersonate, or its name if the webhook has a default project.")
 	gcp.cmd.Flags().StringVar(&gcp.flags.Project, "project", "", "Project ID of the provider. By default, the output looks it up.")
-	gcp.cmd.Flags().BoolVar(&gcp.uploadKeys, "upload-keys", false, "Upload the cluster's public keys, so that Google need not read the issuer. This is the default if the issuer is not public.")
+	gcp.addKeys("Google")
 	return []*cobra.Command{aws.cmd, azure.cmd, gcp.cmd}
 }
 
@@ -114,11 +124,15 @@ func newCloudCommand(c *command.CLI, name string) *trustCommand {
 		for name := range k.given {
 			k.given[name], _ = cmd.Flags().GetString(name) // the error is for a flag that does not exist
 		}
+		if k.remove && !cmd.Flags().Changed("part") {
+			k.part = partServiceAccount // other ServiceAccounts need the other part
+		}
 		return k.run(cmd.Context(), args)
 	})
 	k.cmd.ValidArgsFunction = c.CompleteServiceAccounts()
 	k.addFlags(exchange.Clouds()[name].Title, outputShell, outputTerraform)
 	command.AddChoice(k.cmd, &k.part, "part", "Print only a part of the shell or Terraform output", partAll, partCluster, partServiceAccount)
+	k.addRemove()
 	return k
 }
 
@@ -153,6 +167,24 @@ func (k *trustCommand) addFlags(title string, formats ...string) {
 	k.cmd.Flags().StringVar(&k.audience, "audience", "", "Audience of the tokens. Defaults to the audience in the annotations, or else the audience that "+title+" expects.")
 }
 
+// addRemove adds the flag that shows how to remove what the printed commands create.
+func (k *trustCommand) addRemove() {
+	k.cmd.Flags().BoolVar(&k.remove, "remove", false, "Show the commands that remove what is created without this flag, but for the cluster-wide part.")
+}
+
+// addTags adds the flag for tags at the cloud.
+func (k *trustCommand) addTags() {
+	k.cmd.Flags().StringToStringVar(&k.flags.Tags, "tag", nil, "Tag of the identity and the issuer at the cloud, as KEY=VALUE. Can be repeated.")
+}
+
+// addKeys adds the flags about the public keys of the cluster.
+func (k *trustCommand) addKeys(title string) {
+	fs := k.cmd.Flags()
+	fs.BoolVar(&k.uploadKeys, "upload-keys", false, "Upload the cluster's public keys, so that "+title+" need not read the issuer. This is the default if the issuer is not public.")
+	fs.StringVar(&k.keepKeys, "keep-keys", "", "File with the uploaded keys of other clusters: upload them together with the cluster's, because an upload replaces all keys.")
+	fs.StringArrayVar(&k.removeKeys, "remove-key", nil, "With --keep-keys: ID of a key to leave out. Can be repeated.")
+}
+
 // parameter adds a flag that overrides an annotation of the provider.
 func (k *trustCommand) parameter(name, usage string) {
 	k.given[name] = ""
@@ -173,13 +205,17 @@ func (k *trustCommand) run(ctx context.Context, args []string) error {
 	if err := k.define(); err != nil {
 		return err
 	}
+	format, err := k.format()
+	if err != nil {
+		return err
+	}
 	if k.custom() && k.Format == outputTerraform {
 		return command.Usagef("--output terraform: the text of provider %s is for the shell", k.provider)
 	}
 	if k.custom() && len(names) > 1 {
 		return command.Usagef("provider %s: got %d ServiceAccounts, want one: its text is for one", k.provider, len(names))
 	}
-	t, err := k.tokens(ctx, names)
+	t, err := k.tokens(ctx, names, nil)
 	if err != nil {
 		return err
 	}
@@ -196,11 +232,26 @@ func (k *trustCommand) run(ctx context.Context, args []string) error {
 		return err
 	}
 	k.warn(t)
-	return k.Write(k.CLI, &trustResult{trust, cmp.Or(k.Format, outputShell), k.part})
+	return k.Write(k.CLI, &trustResult{trust, format, k.part})
+}
+
+// format returns the format of an output for people, or an error if --remove does not fit to it.
+func (k *trustCommand) format() (string, error) {
+	format := cmp.Or(k.Format, outputShell)
+	switch {
+	case !k.remove:
+		return format, nil
+	case format == outputShell:
+		return outputRemove, nil
+	}
+	return "", command.Usagef("--remove: the commands are for the shell, not for --output %s; Terraform removes what is no longer in its files", format)
 }
 
 // warn warns if the configuration for a token may be incomplete.
 func (k *trustCommand) warn(t *Token) {
+	if k.remove {
+		return // nothing is trusted
+	}
 	if err := k.Webhook.Unread; err != nil && k.audience == "" {
 		k.Note("warning: the settings of the webhook could not be read, so the audience %s may not be the cluster's: %v. Pass the configuration file with --config.", t.Audience, err)
 	}
@@ -209,19 +260,29 @@ func (k *trustCommand) warn(t *Token) {
 	}
 }
 
-// tokens returns the tokens of the ServiceAccounts, which must have the same identity.
-func (k *trustCommand) tokens(ctx context.Context, names []string) (first *Token, err error) {
+// tokens returns the tokens of the ServiceAccounts, which must have the same identity. Their annotations
+// are the given ones, or nil to read them.
+func (k *trustCommand) tokens(ctx context.Context, names []string, parameters map[string]string) (first *Token, err error) {
 	var values map[string]string // of the first one
 	for _, name := range names {
 		t := k.flags
 		t.ServiceAccount, t.Prefix = name, annotations.Prefix
-		k.token = &t
-		if err := k.readAnnotations(ctx); err != nil {
+		k.token, k.values = &t, map[string]string{}
+		if parameters == nil {
+			err = k.readAnnotations(ctx)
+		}
+		if err != nil {
 			return nil, err
+		}
+		for _, parameter := range slices.Sorted(maps.Keys(parameters)) {
+			k.set(parameter, parameters[parameter])
 		}
 		k.share(values)
 		if err := k.identify(); err != nil {
 			return nil, err
+		}
+		if k.remove {
+			k.unset()
 		}
 		if first == nil {
 			first, values = &t, k.values
@@ -238,11 +299,9 @@ func (k *trustCommand) tokens(ctx context.Context, names []string) (first *Token
 // share copies the identity from the annotations of another ServiceAccount, if any, to a
 // ServiceAccount without one.
 func (k *trustCommand) share(of map[string]string) {
-	for i := range k.definition.Parameters {
-		p := &k.definition.Parameters[i]
-		key := annotations.Key(k.definition, p.Name)
-		if isOfIdentity(k.definition, p) && k.values[key] == "" && of[key] != anyGUID {
-			k.set(p.Name, of[key])
+	for _, name := range identityParameters(k.definition) {
+		if key := annotations.Key(k.definition, name); k.values[key] == "" && of[key] != anyGUID {
+			k.set(name, of[key])
 		}
 	}
 }
@@ -250,31 +309,37 @@ func (k *trustCommand) share(of map[string]string) {
 // differs returns an error if the token has a different identity than the first one.
 func (k *trustCommand) differs(first *Token) error {
 	t := k.token
-	for i := range k.definition.Parameters {
-		p := &k.definition.Parameters[i]
-		got, want := t.Values[p.Name], first.Values[p.Name]
-		if isOfIdentity(k.definition, p) && got != want && got != anyGUID && want != anyGUID {
-			return fmt.Errorf("%s is %q for %s, and %q for %s: run the command once for each", k.definition.Key(p.Name), want, first.ServiceAccount, got, t.ServiceAccount)
+	what, got, want := "the audience", t.Audience, first.Audience
+	for _, name := range identityParameters(k.definition) {
+		if is, was := t.Values[name], first.Values[name]; is != was && is != anyGUID && was != anyGUID {
+			what, got, want = k.definition.Key(name), is, was
+			break
 		}
 	}
-	if t.Audience != first.Audience {
-		return fmt.Errorf("the audience is %q for %s, and %q for %s: run the command once for each", first.Audience, first.ServiceAccount, t.Audience, t.ServiceAccount)
+	if got == want {
+		return nil
 	}
-	return nil
+	return fmt.Errorf("%s is %q for %s, and %q for %s: run the command once for each", what, want, first.ServiceAccount, got, t.ServiceAccount)
 }
 
-// isOfIdentity reports whether the parameter identifies the trusted identity.
-func isOfIdentity(d *annotations.Provider, p *annotations.Parameter) bool {
-	return !p.ClusterOnly && (p.Identity || p.Required || slices.Contains(d.PrincipalParameters, p.Name))
+// identityParameters returns the names of the parameters that identify the trusted identity.
+func identityParameters(d *annotations.Provider) (names []string) {
+	for i := range d.Parameters {
+		p := &d.Parameters[i]
+		if !p.ClusterOnly && (p.Identity || p.Required || slices.Contains(d.PrincipalParameters, p.Name)) {
+			names = append(names, p.Name)
+		}
+	}
+	return names
 }
 
 // IdentityOf returns the annotations that say which identities of clouds a ServiceAccount has.
 func IdentityOf(s *annotations.Settings, all map[string]string) map[string]string {
 	identity := map[string]string{}
 	for _, d := range s.Providers {
-		for i := range d.Parameters {
-			key := annotations.Key(d, d.Parameters[i].Name)
-			if value, found := all[key]; found && isOfIdentity(d, &d.Parameters[i]) {
+		for _, name := range identityParameters(d) {
+			key := annotations.Key(d, name)
+			if value, found := all[key]; found {
 				identity[key] = value
 			}
 		}
@@ -301,19 +366,26 @@ func (k *trustCommand) define() error {
 	return command.Usagef("provider %q: the webhook does not have it; choose one of %s", k.provider, strings.Join(known, ", "))
 }
 
-// serviceAccount reads a ServiceAccount.
-func (k *trustCommand) serviceAccount(ctx context.Context, namespace, name string) (*metav1.ObjectMeta, error) {
-	client, _, err := k.Clients()
-	if err != nil {
-		return nil, err
+// unset makes the token remove the annotations of the provider, in place of adding some. The webhook
+// denies those that are left without an identity.
+func (k *trustCommand) unset() {
+	t := k.token
+	t.Annotate, t.ClientIDKey = nil, ""
+	for _, key := range slices.Sorted(maps.Keys(k.values)) {
+		if _, mapped := k.mapped[key]; !mapped && key != annotations.Audience {
+			t.Annotate = append(t.Annotate, key+"-")
+		}
 	}
-	return (&reader{client: client}).serviceAccount(ctx, namespace, name)
 }
 
 // readAnnotations reads the annotations of the ServiceAccount and of its mappings.
 func (k *trustCommand) readAnnotations(ctx context.Context) error {
 	t, all := k.token, map[string]string{}
-	serviceAccount, err := k.serviceAccount(ctx, t.Namespace, t.ServiceAccount)
+	var serviceAccount *metav1.ObjectMeta
+	client, _, err := k.Clients()
+	if err == nil {
+		serviceAccount, err = readServiceAccount(ctx, client, t.Namespace, t.ServiceAccount)
+	}
 	switch _, responded := errors.AsType[*apierrors.StatusError](err); {
 	case apierrors.IsNotFound(err):
 		k.Note("serviceaccount %s/%s does not exist yet", t.Namespace, t.ServiceAccount)
@@ -325,7 +397,8 @@ func (k *trustCommand) readAnnotations(ctx context.Context) error {
 		maps.Copy(all, serviceAccount.Annotations)
 		k.NoteUnknown(serviceAccount)
 	}
-	maps.Copy(all, k.settings.Map(t.Namespace, t.ServiceAccount, all))
+	k.mapped = k.settings.Map(t.Namespace, t.ServiceAccount, all)
+	maps.Copy(all, k.mapped)
 	maps.DeleteFunc(all, func(key, _ string) bool {
 		name, ours := strings.CutPrefix(key, annotations.Prefix)
 		return !ours || key != annotations.Audience && !k.definition.OwnsKey(name)
@@ -339,29 +412,52 @@ func (k *trustCommand) readAnnotations(ctx context.Context) error {
 func (k *trustCommand) completeIssuer(ctx context.Context, t *Token) error {
 	d := k.definition
 	possible := k.provider == "gcp" || d.TrustHas(annotations.TrustKeysFile)
+	k.uploadKeys = k.uploadKeys || k.keepKeys != ""
 	if k.uploadKeys && !possible {
 		return command.Usagef("--upload-keys: the text \"trust\" of provider %s has no {%s}", d.Name, annotations.TrustKeysFile)
+	}
+	if len(k.removeKeys) > 0 && k.keepKeys == "" {
+		return command.Usagef("--remove-key needs --keep-keys")
 	}
 	upload := func() bool { return possible && (k.uploadKeys || !Public(t.Issuer)) }
 	if t.Issuer != "" && !upload() {
 		return nil
 	}
-	client, _, err := k.Clients()
+	_, documents, err := ownDocuments(ctx, k.CLI)
 	if err != nil {
 		return err
 	}
-	documents, err := FromCluster(ctx, client.CoreV1().RESTClient())
-	if err != nil {
-		return fmt.Errorf("read the issuer of the cluster: %w", err)
-	}
 	t.Issuer = cmp.Or(t.Issuer, documents.Discovery.Issuer)
 	if upload() {
-		t.JWKS = string(documents.KeysText)
+		if documents, err = k.keep(documents); err != nil {
+			return fmt.Errorf("--keep-keys %s: %w", k.keepKeys, err)
+		}
+		t.JWKS, t.KeepKeys = string(documents.KeysText), k.keepKeys != ""
 	}
 	for _, other := range t.Others {
 		other.Issuer = t.Issuer
 	}
 	return nil
+}
+
+// keep adds the keys in the file of --keep-keys to those of the cluster.
+func (k *trustCommand) keep(own *Documents) (*Documents, error) {
+	if k.keepKeys == "" {
+		return own, nil
+	}
+	text, err := os.ReadFile(k.keepKeys)
+	if err != nil || len(bytes.TrimSpace(text)) == 0 { // a provider without uploaded keys
+		return own, err
+	}
+	uploaded, err := Parse(own.DiscoveryText, text)
+	if err != nil {
+		return nil, err
+	}
+	merged, err := own.Merge(uploaded, true, k.removeKeys)
+	if err != nil {
+		return nil, err
+	}
+	return merged, merged.secret()
 }
 
 // set sets an annotation, and notes it as needed if the ServiceAccount has a different value.
@@ -464,7 +560,11 @@ type trustResult struct {
 
 func (r *trustResult) Print(p *command.Page) {
 	var parts []string
-	for _, part := range []string{partCluster, partServiceAccount} {
+	order := []string{partCluster, partServiceAccount}
+	if r.format == outputRemove {
+		slices.Reverse(order)
+	}
+	for _, part := range order {
 		if text := r.Text(r.format, part); text != "" && (r.part == partAll || r.part == part) {
 			parts = append(parts, text)
 		}

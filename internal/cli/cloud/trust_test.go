@@ -99,6 +99,8 @@ func cases() map[string]func() (cloud.Trust, error) {
 			t.Others[0].Values = annotations.Values{"workload-identity-provider": pool}
 			return newGCP(t, gcpOptions{Provider: pool, Project: "my-project"})
 		}, gcp),
+		"aws-with-tags":             newAWS(withTags(tokenFor("sts.amazonaws.com"), "kubernetes.io/cluster/prod=owned", "team=a b"), shopRole),
+		"azure-with-tags":           newAzure(withTags(tokenFor("api://AzureADTokenExchange"), "team=a, b=c", "empty="), azureOptions{ResourceGroup: "workload-identities"}),
 		"gcp-with-another-audience": newGCP(tokenFor("openshift"), gcpOptions{Provider: pool, Project: "my-project"}),
 	}
 }
@@ -118,8 +120,45 @@ func TestGolden(t *testing.T) {
 			}
 			compare(t, name+" as JSON", string(text)+"\n")
 			compare(t, name+" as shell", d.Text("shell", "cluster")+d.Text("shell", "serviceaccount"))
+			if strings.Contains(name, "-for-two-") {
+				compare(t, name+" removed", d.Text("remove", "serviceaccount")+d.Text("remove", "cluster"))
+			}
 			compare(t, name+" as terraform", d.Text("terraform", "cluster")+"\n"+d.Text("terraform", "serviceaccount"))
 		})
+	}
+}
+
+// withTags returns the token with tags for its identity.
+func withTags(token cloud.Token, tags ...string) cloud.Token {
+	token.Tags = map[string]string{}
+	for _, tag := range tags {
+		key, value, _ := strings.Cut(tag, "=")
+		token.Tags[key] = value
+	}
+	return token
+}
+
+// If the identity does not exist, its ID is empty, and az would list the role assignments of everybody.
+func TestTheRemovalOfAnIdentityThatDoesNotExist(t *testing.T) {
+	t.Parallel()
+	azure, err := newAzure(tokenFor("api://AzureADTokenExchange"), azureOptions{ResourceGroup: "group"})()
+	if err != nil {
+		t.Fatal(err)
+	}
+	script := azure.Text("remove", "serviceaccount")
+	calls, _ := runScript(t, script)
+	want := [][]string{
+		{"az", "identity", "show", "--resource-group", "group", "--name", "shop-cart", "--query", "principalId", "--output", "tsv"},
+		{"az", "role", "assignment", "list", "--all", "--assignee", "my-project", "--query", "[].id", "--output", "tsv"},
+		{"az", "role", "assignment", "delete", "--ids", "my-project"},
+		{"az", "identity", "delete", "--resource-group", "group", "--name", "shop-cart"},
+	}
+	if diff := cmp.Diff(want, calls); diff != "" {
+		t.Errorf("an identity that exists: calls (-want +got):\n%s", diff)
+	}
+	calls, _ = runScript(t, strings.Replace(script, "--output tsv)", "--output tsv >/dev/null)", 1))
+	if diff := cmp.Diff([][]string{want[0], want[3]}, calls); diff != "" {
+		t.Errorf("one that does not: calls (-want +got):\n%s", diff)
 	}
 }
 
@@ -269,6 +308,9 @@ func TestMistakesInTrust(t *testing.T) {
 		"a command for a name":     {newAzure(with(func(t *cloud.Token) { t.ServiceAccount = "$(id)" }), azureOptions{}), "must be names of Kubernetes objects"},
 		"no audience":              {newGCP(with(func(t *cloud.Token) { t.Audience = "" }), gcpOptions{Provider: pool}), "audience is missing"},
 		"a variable of IAM":        {newAWS(tokenFor("a${aws:username}"), shopRole), "has ${"},
+		"a tag that IAM denies":    {newAWS(withTags(tokenFor("x"), "team=a,b"), shopRole), `--tag "team=a,b": the cloud allows only tags that match`},
+		"a tag that Azure denies":  {newAzure(withTags(tokenFor("x"), "a/b=c"), azureOptions{}), `--tag "a/b=c": the cloud allows only tags that match`},
+		"a tag for Google":         {newGCP(withTags(tokenFor("x"), "a=b"), gcpOptions{Provider: pool}), "--tag: pools, service accounts and roles of Google Cloud have no labels"},
 		"a user's ARN":             {newAWS(tokenFor("x"), "arn:aws:iam::111122223333:user/cart"), `user/cart" is not of the form arn:PARTITION:iam::ACCOUNT:role/NAME`},
 		"no ARN":                   {newAWS(tokenFor("x"), ""), `role ARN "" is not of the form arn:PARTITION:iam::ACCOUNT:role/NAME`},
 		"a pool for a provider":    {newGCP(tokenFor("x"), gcpOptions{Provider: "projects/1/locations/global/workloadIdentityPools/pool"}), "POOL/providers/PROVIDER"},

@@ -29,8 +29,8 @@ import (
 
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
-	"github.com/lanyard-dev/lanyard/internal/jsonpatch"
 	"github.com/lanyard-dev/lanyard/internal/options"
+	"github.com/lanyard-dev/lanyard/internal/rawjson"
 	"github.com/lanyard-dev/lanyard/internal/texts"
 	"github.com/lanyard-dev/lanyard/internal/webhook/injector"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
@@ -156,7 +156,7 @@ func (run *injection) mutate(o *object) error {
 		}
 		o.result = Result{Reason: response.Reason, Changed: response.Patch != nil, Warnings: response.Warnings}
 		if o.result.Changed {
-			if o.mutated, err = jsonpatch.Apply(o.raw, response.Patch.Bytes()); err != nil {
+			if o.mutated, err = rawjson.Apply(o.raw, response.Patch.Bytes()); err != nil {
 				return err
 			}
 		}
@@ -257,7 +257,7 @@ func (d *Document) replace(path []string, value json.RawMessage) (err error) {
 		d.json = value
 		return nil
 	}
-	d.json, err = jsonpatch.Apply(d.json, fmt.Appendf(nil, `[{"op":"replace","path":%q,"value":%s}]`, "/"+strings.Join(path, "/"), value))
+	d.json, err = rawjson.Apply(d.json, fmt.Appendf(nil, `[{"op":"replace","path":%q,"value":%s}]`, "/"+strings.Join(path, "/"), value))
 	return err
 }
 

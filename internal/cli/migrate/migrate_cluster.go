@@ -18,6 +18,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
 	"github.com/lanyard-dev/lanyard/internal/peer"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/mutate/injected"
 )
 
@@ -89,7 +90,11 @@ func (k *migrateCommand) list(ctx context.Context, lists ...listing) (stock []*O
 			if len(stock) == maxStock {
 				return fmt.Errorf("got more than %d objects: migrate one namespace after the other", maxStock)
 			}
-			if err := injected.Remove(u.Object, k.settings, false); err != nil {
+			var err error
+			if u.GetAnnotations()[annotations.Injected] != "" { // which a template has rarely, and most objects are templates
+				err = injected.Remove(u.Object, k.settings, false)
+			}
+			if err != nil {
 				return err
 			}
 			o, err := Read(u)
@@ -106,9 +111,13 @@ func (k *migrateCommand) list(ctx context.Context, lists ...listing) (stock []*O
 	return stock, nil
 }
 
+// pageSize is how many objects are read at once: a whole object in this form takes about 50 KiB, and two pages are in memory.
+const pageSize = 50
+
 // each calls do for each object of a list.
 func (k *migrateCommand) each(ctx context.Context, l listing, do func(*unstructured.Unstructured) error) error {
 	list := func(ctx context.Context, options metav1.ListOptions) (*unstructured.UnstructuredList, error) {
+		options.Limit = pageSize
 		if l.name != "" {
 			options.FieldSelector = "metadata.name=" + l.name
 		}

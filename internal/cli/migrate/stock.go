@@ -103,11 +103,29 @@ func ownerOf(object metav1.Object) *metav1.OwnerReference {
 func readPod(kind *cluster.Kind, u *unstructured.Unstructured) (*Pod, error) {
 	pod, template := &Pod{}, u.Object
 	if len(kind.Template) > 0 {
-		template, _, _ = unstructured.NestedMap(u.Object, kind.Template...)
+		found, _, _ := unstructured.NestedFieldNoCopy(u.Object, kind.Template...)
+		template, _ = found.(map[string]any)
 	}
 	err := runtime.DefaultUnstructuredConverter.FromUnstructured(template, &pod.PodTemplateSpec)
 	pod.Spec.ServiceAccountName = cluster.ServiceAccountOf(u)
+	forget(pod.Spec.InitContainers)
+	forget(pod.Spec.Containers)
 	return pod, err
+}
+
+// forget drops the variables that no peer reads: a large cluster has very many.
+func forget(containers []corev1.Container) {
+	for i := range containers {
+		c, all := &containers[i], containers[i].Env
+		c.Env = nil
+		for _, v := range all {
+			if slices.ContainsFunc(peer.All(), func(p *peer.Peer) bool {
+				return p.Runs(c.Image, c.Command) || p.Input(peer.InContainer, v.Name) != nil || p.Input(peer.InRunningPod, v.Name) != nil
+			}) {
+				c.Env = append(c.Env, v)
+			}
+		}
+	}
 }
 
 // containers returns the containers of which a peer reads the variables.

@@ -5,10 +5,10 @@
 // pod would get. status lists them, and explain gives the reasons.
 //
 // An Asker sends the API server the dry run of a new pod. If the user may not create pods, it
-// evaluates the rules of the webhook here, on the objects that the user can read. Running is a pod
+// evaluates the rules of the webhook here, on the objects that the user can read. A running is a pod
 // that exists; its state is the result of a comparison with a new pod. Namespace counts the pods of
-// one namespace at a time, so that the memory it needs does not grow with the cluster. Explain
-// combines the answer about a new pod with a decision about the same pod.
+// one namespace at a time, so that the memory it needs does not grow with the cluster. The function
+// explain combines the answer about a new pod with a decision about the same pod.
 //
 //	ask.go                                    the credentials of a new pod
 //	state.go                                  the state of a running pod

@@ -24,8 +24,8 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
 )
 
-// Input contains the objects and the answers about new pods.
-type Input struct {
+// input contains the objects and the answers about new pods.
+type input struct {
 	*annotations.Settings
 	// Object is the object that the user asked about, for example deployment/cart.
 	Object string
@@ -39,7 +39,7 @@ type Input struct {
 	// Live is the pod that the user asked about, if any, and Owner is the workload that
 	// creates pods.
 	Live  metav1.Object
-	Owner Owner
+	Owner topOwner
 	// Answer is the answer about the pod Sent. Got is the resulting pod, or nil if none would
 	// be created.
 	Sent, Got metav1.Object
@@ -74,8 +74,8 @@ type Input struct {
 	Secrets    []string
 }
 
-// Owner is the workload that a pod belongs to.
-type Owner struct {
+// topOwner is the workload that a pod belongs to.
+type topOwner struct {
 	// Name is the workload, for example deployment/cart, or empty if the pod has none.
 	Name string
 	// Kind is the kind of the workload. Kind.Kind is empty for a custom kind.
@@ -205,8 +205,8 @@ func (e *Explanation) Problem() bool {
 	})
 }
 
-// Explain computes the explanation.
-func Explain(in *Input) *Explanation {
+// explain computes the explanation.
+func explain(in *input) *Explanation {
 	e := &Explanation{
 		Object: in.Object, Namespace: in.Namespace.Name,
 		ServiceAccount:    in.serviceAccount(),
@@ -241,7 +241,7 @@ func Explain(in *Input) *Explanation {
 }
 
 // secrets returns a finding for each Secret that the pod takes variables from.
-func (in *Input) secrets() (found []finding.Finding) {
+func (in *input) secrets() (found []finding.Finding) {
 	for _, name := range in.Secrets {
 		found = append(found, finding.Finding{
 			Status: finding.NotApplicable, About: "secret/" + name, Reason: "secret_not_read",
@@ -254,25 +254,25 @@ func (in *Input) secrets() (found []finding.Finding) {
 
 // metadata returns the metadata of the ServiceAccount. It is empty if the ServiceAccount was not
 // read.
-func (in *Input) metadata() *metav1.PartialObjectMetadata {
+func (in *input) metadata() *metav1.PartialObjectMetadata {
 	return &metav1.PartialObjectMetadata{ObjectMeta: *cmp.Or(in.ServiceAccount, new(metav1.ObjectMeta))}
 }
 
 // asks reports whether the ServiceAccount was read and asks for an identity.
-func (in *Input) asks() bool { return in.AskForIdentity(in.metadata().Annotations) }
+func (in *input) asks() bool { return in.AskForIdentity(in.metadata().Annotations) }
 
 // waits reports whether the ServiceAccount was read and needs an identity that it does not
 // ask for yet.
-func (in *Input) waits() bool {
+func (in *input) waits() bool {
 	object := in.metadata()
 	return in.Waits(object.Labels[annotations.IdentityLabel], object.Annotations)
 }
 
-func (in *Input) serviceAccount() ServiceAccount {
+func (in *input) serviceAccount() ServiceAccount {
 	object := in.metadata()
 	account := ServiceAccount{
 		Name: in.ServiceAccountName, Exists: !in.Absent, Read: in.ServiceAccount != nil,
-		Identities: Identities(in.Settings, object.Annotations), Required: in.waits(),
+		Identities: identitiesOf(in.Settings, object.Annotations), Required: in.waits(),
 	}
 	if in.Called && in.asks() && !annotations.IsGuarded(object.Labels[annotations.IdentityLabel]) {
 		account.label = finding.Finding{
@@ -286,9 +286,9 @@ func (in *Input) serviceAccount() ServiceAccount {
 	return account
 }
 
-// Identities returns the identities as written in the annotations of a ServiceAccount,
+// identitiesOf returns the identities as written in the annotations of a ServiceAccount,
 // without the cluster's defaults.
-func Identities(s *annotations.Settings, values map[string]string) []Identity {
+func identitiesOf(s *annotations.Settings, values map[string]string) []Identity {
 	var identities []Identity
 	for _, d := range s.Asked(values) {
 		identities = append(identities, Identity{Provider: d.Name, Name: principal(d, values)})
@@ -327,7 +327,7 @@ func fine(outcome injected.State, why reason.Reason, text, hint string) NewPod {
 }
 
 // new describes the outcome for a new pod.
-func (in *Input) new() NewPod {
+func (in *input) new() NewPod {
 	switch answer := &in.Answer; {
 	case in.Absent:
 		return problem(Denied, reason.ServiceAccountNotFound, fmt.Sprintf("the ServiceAccount %s does not exist", in.ServiceAccountName),
@@ -344,7 +344,7 @@ func (in *Input) new() NewPod {
 }
 
 // unknown describes a new pod whose credentials are unknown.
-func (in *Input) unknown() NewPod {
+func (in *input) unknown() NewPod {
 	n := NewPod{Outcome: injected.Unknown, Finding: finding.Finding{
 		Status: finding.Skipped, Text: "could not determine the credentials of a new pod: " + in.Answer.Err.Error(), Fix: "Try again. If the error persists, run: lanyard check",
 	}}
@@ -358,7 +358,7 @@ func (in *Input) unknown() NewPod {
 }
 
 // injected describes a new pod that gets credentials.
-func (in *Input) injected() NewPod {
+func (in *input) injected() NewPod {
 	providers := in.Got.GetAnnotations()[annotations.Injected]
 	n := NewPod{Outcome: Injected, Finding: finding.Finding{Status: finding.OK, Reason: string(reason.Injected), Text: "a new pod gets " + strings.ReplaceAll(providers, ",", ", ")}}
 	if !in.Called {
@@ -380,7 +380,7 @@ func (in *Input) injected() NewPod {
 
 // shadows returns the findings about variables of the pod Sent because of which SDKs ignore the
 // credentials.
-func (in *Input) shadows(decision *mutate.Decision) []mutate.Finding {
+func (in *input) shadows(decision *mutate.Decision) []mutate.Finding {
 	text, err := json.Marshal(in.Sent)
 	if err != nil {
 		return nil
@@ -394,13 +394,13 @@ func (in *Input) shadows(decision *mutate.Decision) []mutate.Finding {
 
 // warnings returns the webhook's warnings about the pod Sent. explain shows them if it cannot
 // compute the findings itself, because it may not read the ServiceAccount or the settings.
-func (in *Input) warnings() []string {
+func (in *input) warnings() []string {
 	return slices.DeleteFunc(slices.Clone(in.Answer.Warnings), func(text string) bool { return !strings.HasPrefix(text, "lanyard: ") })
 }
 
 // insists describes the denial of pods that insist, or that have the label of an injected
 // pod, in a namespace that Lanyard is not called for.
-func (in *Input) insists() NewPod {
+func (in *input) insists() NewPod {
 	return problem(Denied, "", "the guard denies new pods that lack credentials, and Lanyard is not called for the namespace: "+in.exclusion(),
 		fmt.Sprintf("Remove %s: %q and the label %s from the pod template, move the workload to another namespace, or include this one.",
 			annotations.Inject, annotations.Insist, annotations.IdentityLabel))
@@ -431,7 +431,7 @@ var denials = map[Denier][2]string{
 }
 
 // denied returns the reason for the denial of a new pod.
-func (in *Input) denied() NewPod {
+func (in *input) denied() NewPod {
 	denial := in.Answer.Denial
 	n := problem(Denied, denial.Reason, denials[denial.By][0]+denial.Message, denials[denial.By][1])
 	switch {
@@ -472,7 +472,7 @@ func leavesNothing(d *mutate.Decision) bool {
 const nothingLeft = "the annotations of the pod leave out all of its containers"
 
 // deniedByItsLists describes the denial of a pod whose annotations leave out all of its containers.
-func (in *Input) deniedByItsLists(decision *mutate.Decision) NewPod {
+func (in *input) deniedByItsLists(decision *mutate.Decision) NewPod {
 	n := problem(Denied, reason.NoContainer, "the guard denies new pods: "+nothingLeft, decision.Findings[0].Fix)
 	n.Containers = in.containers(in.Sent, decision)
 	return n
@@ -480,7 +480,7 @@ func (in *Input) deniedByItsLists(decision *mutate.Decision) NewPod {
 
 // unreachable returns the error of the API server's call of Lanyard, or empty if the API server
 // can call Lanyard, or if that is not known.
-func (in *Input) unreachable() string {
+func (in *input) unreachable() string {
 	if in.Probe == nil || in.Probe.Denial == nil || in.Probe.Denial.By != ByNoCall {
 		return ""
 	}
@@ -489,7 +489,7 @@ func (in *Input) unreachable() string {
 
 // decide computes the webhook's decision about the pod Sent. Both results are nil if the
 // ServiceAccount was not read.
-func (in *Input) decide() (*mutate.Decision, error) {
+func (in *input) decide() (*mutate.Decision, error) {
 	if in.ServiceAccount == nil {
 		return nil, nil
 	}
@@ -501,7 +501,7 @@ func (in *Input) decide() (*mutate.Decision, error) {
 }
 
 // without returns the reason why a new pod gets no credentials.
-func (in *Input) without() NewPod {
+func (in *input) without() NewPod {
 	decision, err := in.decide()
 	pod, _ := in.ParsePod(in.Sent.GetAnnotations(), in.Sent.GetLabels()[annotations.Inject])
 	switch {
@@ -536,7 +536,7 @@ func (in *Input) without() NewPod {
 }
 
 // leftOut describes a new pod in which no container gets credentials.
-func (in *Input) leftOut(decision *mutate.Decision) NewPod {
+func (in *input) leftOut(decision *mutate.Decision) NewPod {
 	if leavesNothing(decision) && in.Answer.Local != "" && !in.NoGuard {
 		return in.deniedByItsLists(decision)
 	}
@@ -549,7 +549,7 @@ func (in *Input) leftOut(decision *mutate.Decision) NewPod {
 }
 
 // none describes a new pod whose ServiceAccount asks for nothing.
-func (in *Input) none(decision *mutate.Decision) NewPod {
+func (in *input) none(decision *mutate.Decision) NewPod {
 	name, namespace, hint := in.ServiceAccountName, in.Namespace.Name, in.hint()
 	n := fine(injected.None, decision.Reason, fmt.Sprintf("the ServiceAccount %s has no annotation that asks for an identity%s", name, hint.text), hint.fix)
 	switch {
@@ -579,22 +579,22 @@ func (in *Input) none(decision *mutate.Decision) NewPod {
 }
 
 // absent reports whether nothing injects pods in this cluster.
-func (in *Input) absent() bool { return in.Installation != nil && in.Installation.Absent() }
+func (in *input) absent() bool { return in.Installation != nil && in.Installation.Absent() }
 
 // removal is the next step for policies of a removed installation.
-func (in *Input) removal() string {
+func (in *input) removal() string {
 	return "Remove it, or install Lanyard again: " + cluster.Remove(in.Leftovers)
 }
 
 // called reports whether the API server calls Lanyard for the pod Sent, judging by the webhook
 // configuration.
-func (in *Input) called() bool {
+func (in *input) called() bool {
 	selected, _ := cluster.Selects(in.Registration, in.Sent.GetLabels())
 	return in.Called && selected
 }
 
 // uncalled returns the reason why the API server did not call Lanyard for the pod Sent.
-func (in *Input) uncalled() NewPod {
+func (in *input) uncalled() NewPod {
 	n := problem(injected.Without, "", "", checkFix)
 	selected, certain := cluster.Selects(in.Registration, in.Sent.GetLabels())
 	switch {
@@ -621,7 +621,7 @@ func (in *Input) uncalled() NewPod {
 }
 
 // exclusion names the label or selector that excludes the namespace.
-func (in *Input) exclusion() string {
+func (in *input) exclusion() string {
 	if value, found := in.Namespace.Labels[annotations.Inject]; found && (value == annotations.LabelDisabled || value == annotations.OptOut) {
 		return fmt.Sprintf("it has the label %s=%s", annotations.Inject, value)
 	}
@@ -640,7 +640,7 @@ type hint struct {
 
 // hint returns an annotation of another webhook, or else an annotation that looks like Lanyard's
 // but has another prefix, or none.
-func (in *Input) hint() hint {
+func (in *input) hint() hint {
 	values := in.metadata().Annotations
 	if i := slices.IndexFunc(peer.All(), func(p *peer.Peer) bool { return p.Asks(values) }); i >= 0 {
 		return in.peer(peer.All()[i])
@@ -660,7 +660,7 @@ func (in *Input) hint() hint {
 
 // peer returns the hint about an annotation of another webhook. Nothing is wrong if Lanyard does
 // not adopt it: the other webhook may be there.
-func (in *Input) peer(p *peer.Peer) hint {
+func (in *input) peer(p *peer.Peer) hint {
 	adopted := slices.Contains(in.Peers, p.Name)
 	switch {
 	case adopted && in.Called:
@@ -675,7 +675,7 @@ func (in *Input) peer(p *peer.Peer) hint {
 
 // containers describes the containers of a pod. decision contains the findings about them; it may
 // be nil.
-func (in *Input) containers(pod metav1.Object, decision *mutate.Decision) []Container {
+func (in *input) containers(pod metav1.Object, decision *mutate.Decision) []Container {
 	var list []Container
 	for _, read := range in.read(pod).Containers {
 		c := Container{Name: read.Name, Type: read.Kind, Token: read.TakesPart, Providers: read.Providers}
@@ -692,7 +692,7 @@ func (in *Input) containers(pod metav1.Object, decision *mutate.Decision) []Cont
 }
 
 // read reads the injection from a pod, or returns nil if there is no pod.
-func (in *Input) read(pod metav1.Object) *injected.Pod {
+func (in *input) read(pod metav1.Object) *injected.Pod {
 	if pod == nil {
 		return nil
 	}
@@ -740,7 +740,7 @@ const (
 )
 
 // origin returns who injected the running pod.
-func (in *Input) origin() origin {
+func (in *input) origin() origin {
 	switch {
 	case in.read(in.Live).OfOthers(in.Settings):
 		return others
@@ -752,57 +752,55 @@ func (in *Input) origin() origin {
 
 // judge compares the running pod with a new one, as lanyard status does. If the pod differs, it uses
 // the API server's answer about a new pod.
-func (in *Input) judge() Verdict {
-	verdict, err := in.running()
+func (in *input) judge() verdict {
+	v, err := in.running()
 	if err != nil { // the pod of a custom kind has a mistake
-		return Verdict{Comparison: injected.Comparison{State: injected.Unknown}}
+		return verdict{Comparison: injected.Comparison{State: injected.Unknown}}
 	}
-	decided := verdict.State != injected.Unknown && in.Answer.Local != "" && !verdict.OfOthers
+	decided := v.State != injected.Unknown && in.Answer.Local != "" && !v.OfOthers
 	switch {
-	case verdict.State == injected.OptedOut, verdict.State == injected.Excluded:
-		return verdict
+	case v.State == injected.OptedOut, v.State == injected.Excluded:
+		return v
 	case in.Got == nil:
-		return Verdict{Comparison: injected.Comparison{State: injected.Unknown}}
-	case !verdict.Ask && !verdict.OfOthers, decided:
-		return verdict
+		return verdict{Comparison: injected.Comparison{State: injected.Unknown}}
+	case !v.Ask && !v.OfOthers, decided:
+		return v
 	}
-	verdict.Settle(in.read(in.Live).Against(in.read(in.Got), in.Settings))
-	if verdict.State == injected.Unknown && in.ServiceAccount != nil && !in.asks() {
-		verdict.State = injected.None
+	v.settle(in.read(in.Live).Against(in.read(in.Got), in.Settings))
+	if v.State == injected.Unknown && in.ServiceAccount != nil && !in.asks() {
+		v.State = injected.None
 	}
-	return verdict
+	return v
 }
 
-// running determines the state of the running pod without asking the API server.
-func (in *Input) running() (Verdict, error) {
-	text, err := json.Marshal(in.Live)
-	if err != nil {
-		return Verdict{}, err
-	}
+// running judges the running pod without asking the API server.
+func (in *input) running() (verdict, error) {
+	n := NewNamespace(in.Settings, in.Namespace, in.Registration, in.Called)
+	n.unread, n.variables = in.Unread, in.ConfigMaps
 	var comparer *injected.Comparer
 	if in.ServiceAccount != nil {
-		comparer = injected.NewComparer(in.Settings, Account(in.Namespace, in.ServiceAccount), annotations.NamespaceObject(in.Namespace))
+		comparer = n.comparer(in.ServiceAccount)
 	}
-	r := &Running{
-		Settings: in.Settings, Comparer: comparer, Pod: text, Labels: in.Live.GetLabels(), Annotations: in.Live.GetAnnotations(), Called: in.Called, Registration: in.Registration,
-		Unchanged: in.unchanged(), Unread: in.Unread, Variables: in.ConfigMaps,
+	r, err := n.running(in.Live, comparer, in.since())
+	if err != nil {
+		return verdict{}, err
 	}
-	return r.Judge()
+	return r.judge()
 }
 
-// unchanged reports whether the running pod was created with the current annotations of its
-// ServiceAccount.
-func (in *Input) unchanged() bool {
-	return in.ServiceAccount != nil && cluster.IsUnchanged(in.Live, cluster.UnchangedSince(in.ServiceAccount))
+// since returns the time after which pods were created with the current annotations of the
+// ServiceAccount, or the zero value if that is unknown.
+func (in *input) since() time.Time {
+	return cluster.UnchangedSince(cmp.Or(in.ServiceAccount, new(metav1.ObjectMeta)))
 }
 
 // live describes the running pod, compared with a new one.
-func (in *Input) live(n *NewPod) *Live {
+func (in *input) live(n *NewPod) *Live {
 	pod := in.Live
 	created, annotated := pod.GetCreationTimestamp(), cluster.Annotated(&in.metadata().ObjectMeta)
-	verdict, from := in.judge(), in.origin()
+	judged, from := in.judge(), in.origin()
 	l := &Live{
-		State: verdict.State, Differences: verdict.Differences,
+		State: judged.State, Differences: judged.Differences,
 		Injected: pod.GetAnnotations()[annotations.Injected], Created: created.UTC().Format(time.RFC3339),
 		OlderThanAnnotations: !annotated.IsZero() && created.Before(&annotated),
 		Containers:           in.containers(pod, nil),
@@ -820,7 +818,7 @@ func (in *Input) live(n *NewPod) *Live {
 	case injected.Unknown:
 		l.Status, l.Fix = finding.Skipped, cmp.Or(n.Fix, "See: lanyard check")
 	case Shadowed:
-		f := &verdict.Shadows[0]
+		f := &judged.Shadows[0]
 		l.Status, l.Reason, l.Fix = finding.Failed, string(f.Reason), f.Fix
 		l.Text += ": container " + f.Container + ": " + f.Detail
 	case injected.Without, injected.Stale:
@@ -831,7 +829,7 @@ func (in *Input) live(n *NewPod) *Live {
 
 // outdated describes a running pod that must be replaced. annotated is when its ServiceAccount was
 // annotated.
-func (in *Input) outdated(l *Live, annotated metav1.Time) {
+func (in *input) outdated(l *Live, annotated metav1.Time) {
 	l.Status, l.Fix = finding.Failed, in.restart()
 	switch {
 	case l.OlderThanAnnotations:
@@ -848,7 +846,7 @@ func (in *Input) outdated(l *Live, annotated metav1.Time) {
 const recreated = "Delete the pod, and its controller creates a new one: "
 
 // restart returns the command that replaces the running pod, and no other workload.
-func (in *Input) restart() string {
+func (in *input) restart() string {
 	o, namespace := &in.Owner, " --namespace "+in.Namespace.Name
 	remove := "kubectl delete pod " + in.Live.GetName() + namespace
 	_, name, _ := strings.Cut(o.Name, "/")

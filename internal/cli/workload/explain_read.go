@@ -33,7 +33,7 @@ type reader struct {
 	typed   kubernetes.Interface
 	untyped dynamic.Interface
 	mapper  meta.RESTMapper
-	in      *Input
+	in      *input
 	// mutating is the registration of Lanyard, or nil if the user may not read it.
 	mutating *admissionregistrationv1.MutatingWebhookConfiguration
 	// unread is why the rules of the webhook cannot be evaluated here, or nil if they can.
@@ -55,7 +55,7 @@ func explainObject(ctx context.Context, c *command.CLI, args []string) (*Explana
 	if err != nil {
 		return nil, err
 	}
-	r := &reader{CLI: c, unread: c.Webhook.Unread, in: &Input{Settings: s, Object: command.NameOf(info)}}
+	r := &reader{CLI: c, unread: c.Webhook.Unread, in: &input{Settings: s, Object: command.NameOf(info)}}
 	if r.typed, r.untyped, err = c.Clients(); err != nil {
 		return nil, err
 	}
@@ -95,7 +95,7 @@ func explainObject(ctx context.Context, c *command.CLI, args []string) (*Explana
 	if err := r.ask(ctx, pod); err != nil {
 		return nil, err
 	}
-	explanation, known := Explain(r.in), len(r.in.Missing)
+	explanation, known := explain(r.in), len(r.in.Missing)
 	if explanation.event, err = r.event(ctx, info, &explanation.New); explanation.event != nil {
 		explanation.Findings = append(explanation.Findings, *explanation.event)
 	}
@@ -180,7 +180,7 @@ func (r *reader) original() (*unstructured.Unstructured, error) {
 	if err != nil {
 		return nil, err
 	}
-	return Original(text, r.in.Settings, r.in.unchanged(), verdict.Decision)
+	return Original(text, r.in.Settings, cluster.IsUnchanged(r.in.Live, r.in.since()), verdict.Decision)
 }
 
 // get reads an object of the namespace.
@@ -201,7 +201,7 @@ func (r *reader) owner(ctx context.Context, pod *unstructured.Unstructured) (tem
 			return nil, fmt.Errorf("%s, an owner of %s: %w", name, r.in.Object, err)
 		}
 		kind, _ := cluster.ByOwner(reference)
-		r.in.Owner = Owner{Name: name, Kind: kind}
+		r.in.Owner = topOwner{Name: name, Kind: kind}
 		if object == nil {
 			break
 		}
@@ -267,7 +267,7 @@ func (r *reader) variables(ctx context.Context, pod *unstructured.Unstructured) 
 	if err != nil {
 		return err
 	}
-	configMaps, secrets, err := Sources(text)
+	configMaps, secrets, err := sourcesOf(text)
 	if err != nil { // a custom kind has a mistake in its template
 		return nil //nolint:nilerr // the API server says what it is
 	}

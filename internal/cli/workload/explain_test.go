@@ -59,10 +59,10 @@ func injectPod(t *testing.T, pod *corev1.Pod, role string) *corev1.Pod {
 	return inject.Pod(t, newSettings(t), account, pod)
 }
 
-// input returns a case in which a new pod is injected. Each test changes it.
-func input(t *testing.T) *Input {
+// newInput returns a case in which a new pod is injected. Each test changes it.
+func newInput(t *testing.T) *input {
 	t.Helper()
-	return &Input{
+	return &input{
 		Settings: newSettings(t), Object: "deployment/cart", Called: true, Named: true,
 		Namespace:          &metav1.ObjectMeta{Name: "shop"},
 		ServiceAccountName: "cart",
@@ -79,7 +79,7 @@ func denied(by Denier, message string) *Answer {
 }
 
 // waiting makes the ServiceAccount one that needs an identity and does not ask for it yet.
-func waiting(in *Input, values map[string]string) {
+func waiting(in *input, values map[string]string) {
 	in.Got, in.ServiceAccount.Annotations, in.ServiceAccount.Labels = nil, values, map[string]string{"lanyard.dev/identity": "required"}
 }
 
@@ -96,153 +96,153 @@ func expectNextSteps(t *testing.T, e *Explanation) {
 func TestNewPods(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		change  func(*Input)
+		change  func(*input)
 		outcome injected.State
 		reason  reason.Reason
 		why     string
 		problem bool
 	}{
-		"an identity is injected": {func(*Input) {}, Injected, reason.Injected, "a new pod gets aws", false},
+		"an identity is injected": {func(*input) {}, Injected, reason.Injected, "a new pod gets aws", false},
 		"the ServiceAccount does not exist": {
-			func(in *Input) { in.ServiceAccount, in.Absent, in.Got = nil, true, nil },
+			func(in *input) { in.ServiceAccount, in.Absent, in.Got = nil, true, nil },
 			Denied, reason.ServiceAccountNotFound, "the ServiceAccount cart does not exist", true,
 		},
 		"the ServiceAccount asks for nothing": {
-			func(in *Input) { in.ServiceAccount.Annotations, in.Got = nil, newPod() },
+			func(in *input) { in.ServiceAccount.Annotations, in.Got = nil, newPod() },
 			injected.None, reason.NoIdentity, "the ServiceAccount cart has no annotation that asks for an identity", false,
 		},
 		"the annotation has no prefix": {
-			func(in *Input) {
+			func(in *input) {
 				in.ServiceAccount.Annotations, in.Got = map[string]string{"aws-role-arn": role, "audience": "x"}, newPod()
 			},
 			injected.None, reason.NoIdentity, "the ServiceAccount cart has no annotation that asks for an identity: audience has no effect, Lanyard reads lanyard.dev/audience", true,
 		},
 		"the annotation has another prefix": {
-			func(in *Input) {
+			func(in *input) {
 				in.ServiceAccount.Annotations, in.Got = map[string]string{"example.com/audience": "x", "lanyard.io/aws-role-arn": role}, newPod()
 			},
 			injected.None, reason.NoIdentity, "the ServiceAccount cart has no annotation that asks for an identity: lanyard.io/aws-role-arn has no effect, Lanyard reads lanyard.dev/aws-role-arn", true,
 		},
 		"the annotation is another webhook's": {
-			func(in *Input) {
+			func(in *input) {
 				in.ServiceAccount.Annotations, in.Got = map[string]string{"eks.amazonaws.com/role-arn": role}, newPod()
 			},
 			injected.None, reason.NoIdentity, "the ServiceAccount cart has no annotation that asks for an identity: eks.amazonaws.com/role-arn is for amazon-eks-pod-identity-webhook, and Lanyard does not adopt it here (docs/migrate/adoption.md)", false,
 		},
 		"the annotation is another webhook's without a value": {
-			func(in *Input) {
+			func(in *input) {
 				in.ServiceAccount.Annotations, in.Got = map[string]string{"eks.amazonaws.com/role-arn": ""}, newPod()
 			},
 			injected.None, reason.NoIdentity, "the ServiceAccount cart has no annotation that asks for an identity", false,
 		},
 		"the annotation is another webhook's, and not adopted yet": {
-			func(in *Input) {
+			func(in *input) {
 				in.ServiceAccount.Annotations, in.Got = map[string]string{"iam.gke.io/gcp-service-account": "x", "eks.amazonaws.com/role-arn": role}, newPod()
 				in.Peers = []string{"eks"}
 			},
 			injected.None, reason.NoIdentity, "the ServiceAccount cart has no annotation that asks for an identity: eks.amazonaws.com/role-arn is not adopted yet", true,
 		},
 		"the annotation is another webhook's, in an excluded namespace": {
-			func(in *Input) {
+			func(in *input) {
 				in.ServiceAccount.Annotations, in.Got = map[string]string{"eks.amazonaws.com/role-arn": role}, newPod()
 				in.Peers, in.Called = peer.Names(), false
 			},
 			injected.None, reason.NoIdentity, "the ServiceAccount cart has no annotation that asks for an identity: eks.amazonaws.com/role-arn is not adopted, because Lanyard is not called for the namespace: the namespaceSelector of the webhook pods.lanyard.dev does not select it", false,
 		},
 		"the pod opts out by an annotation": {
-			func(in *Input) {
+			func(in *input) {
 				in.Sent.SetAnnotations(map[string]string{"lanyard.dev/inject": "false"})
 				in.Got = newPod()
 			},
 			injected.OptedOut, reason.OptedOut, "the pod has lanyard.dev/inject: \"false\"", false,
 		},
 		"the pod opts out by a label": {
-			func(in *Input) {
+			func(in *input) {
 				in.Sent.SetLabels(map[string]string{"lanyard.dev/inject": "false"})
 				in.Got = newPod()
 			},
 			injected.OptedOut, reason.OptedOut, "the pod has lanyard.dev/inject: \"false\"", false,
 		},
 		"the pod mirrors a static pod": {
-			func(in *Input) {
+			func(in *input) {
 				in.Sent.SetAnnotations(map[string]string{"kubernetes.io/config.mirror": "x"})
 				in.Got = newPod()
 			},
 			injected.Without, reason.MirrorPod, "the pod mirrors a static pod", false,
 		},
 		"the namespace is left out by its name": {
-			func(in *Input) { in.Called, in.Got = false, newPod() },
+			func(in *input) { in.Called, in.Got = false, newPod() },
 			injected.Excluded, "", "Lanyard is not called for the namespace: the namespaceSelector of the webhook pods.lanyard.dev", true,
 		},
 		"the namespace opts out": {
-			func(in *Input) {
+			func(in *input) {
 				in.Called, in.Got = false, newPod()
 				in.Namespace.Labels = map[string]string{"lanyard.dev/inject": "disabled"}
 			},
 			injected.Excluded, "", "Lanyard is not called for the namespace: it has the label lanyard.dev/inject=disabled", true,
 		},
 		"the namespace opts out with the word for pods": {
-			func(in *Input) {
+			func(in *input) {
 				in.Called, in.Got = false, newPod()
 				in.Namespace.Labels = map[string]string{"lanyard.dev/inject": "false"}
 			},
 			injected.Excluded, "", "Lanyard is not called for the namespace: it has the label lanyard.dev/inject=false", true,
 		},
 		"the template is injected, and the namespace is left out": {
-			func(in *Input) { in.Called = false },
+			func(in *input) { in.Called = false },
 			Injected, reason.Injected, "the pod template has Lanyard's annotations, but Lanyard is not called for the namespace", false,
 		},
 		"the webhook cannot be called": {
-			func(in *Input) {
+			func(in *input) {
 				in.Got, in.Probe = newPod(), denied(ByNoCall, `failed calling webhook "probe.lanyard.dev": x509: unknown authority`)
 			},
 			injected.Without, "", `the API server cannot call Lanyard: failed calling webhook "probe.lanyard.dev": x509: unknown authority`, true,
 		},
 		"the webhook does not select the pod": {
-			func(in *Input) { in.Got, in.Probe = newPod(), &Answer{} },
+			func(in *input) { in.Got, in.Probe = newPod(), &Answer{} },
 			injected.Without, "", "the API server did not call Lanyard for this pod, though it can", true,
 		},
 		"the webhook does not select the pod, and denies the pod of the probe": {
-			func(in *Input) { in.Got, in.Probe = newPod(), denied(ByLanyard, "no") },
+			func(in *input) { in.Got, in.Probe = newPod(), denied(ByLanyard, "no") },
 			injected.Without, "", "the API server did not call Lanyard for this pod, though it can", true,
 		},
 		"a policy denies the pod of the probe": {
-			func(in *Input) { in.Got, in.Probe = newPod(), denied(ByOther, "Kyverno: no") },
+			func(in *input) { in.Got, in.Probe = newPod(), denied(ByOther, "Kyverno: no") },
 			injected.Without, "", "the API server did not call Lanyard for this pod. The cause is unknown, because the probe pod was not created: Kyverno: no", true,
 		},
 		"Lanyard denies the pod": {
-			func(in *Input) {
+			func(in *input) {
 				in.Got, in.Answer.Denial = nil, &Denial{By: ByLanyard, Reason: reason.IdentityNotAllowed, Message: `serviceaccount "shop/cart" asks`}
 			},
 			Denied, reason.IdentityNotAllowed, `serviceaccount "shop/cart" asks`, true,
 		},
 		"the guard denies the pod, and the webhook cannot be called": {
-			func(in *Input) {
+			func(in *input) {
 				in.Got, in.Answer = nil, *denied(ByGuard, "x")
 				in.Probe = denied(ByNoCall, `failed calling webhook "probe.lanyard.dev": no endpoints available`)
 			},
 			Denied, "", `the guard denies new pods, because the API server cannot call Lanyard: failed calling webhook "probe.lanyard.dev": no endpoints available`, true,
 		},
 		"the guard denies the pod, and the webhook can be called": {
-			func(in *Input) { in.Got, in.Answer, in.Probe = nil, *denied(ByGuard, "x"), &Answer{} },
+			func(in *input) { in.Got, in.Answer, in.Probe = nil, *denied(ByGuard, "x"), &Answer{} },
 			Denied, "", "the guard denies new pods: Lanyard did not inject a container", true,
 		},
 		"the guard denies a pod that insists, in a namespace that Lanyard is not called for": {
-			func(in *Input) {
+			func(in *input) {
 				in.Got, in.Answer, in.Called = nil, *denied(ByGuard, "x"), false
 				in.Namespace.Labels = map[string]string{"lanyard.dev/inject": "disabled"}
 			},
 			Denied, "", "the guard denies new pods that lack credentials, and Lanyard is not called for the namespace: it has the label lanyard.dev/inject=disabled", true,
 		},
 		"a pod insists, and the rules are evaluated here": {
-			func(in *Input) {
+			func(in *input) {
 				in.Sent.SetAnnotations(map[string]string{"lanyard.dev/inject": "true"})
 				in.Got, in.Answer, in.Called = in.Sent, Answer{Local: "you may not create pods in the namespace shop"}, false
 			},
 			Denied, "", "the guard denies new pods that lack credentials", true,
 		},
 		"a template has the label of an injected pod": {
-			func(in *Input) {
+			func(in *input) {
 				in.ServiceAccount.Annotations = nil
 				in.Sent.SetLabels(map[string]string{"lanyard.dev/identity": "injected"})
 				in.Got, in.Answer = nil, *denied(ByGuard, "x")
@@ -250,53 +250,53 @@ func TestNewPods(t *testing.T) {
 			Denied, "", "x", true,
 		},
 		"the webhook has failurePolicy Fail, and cannot be called": {
-			func(in *Input) {
+			func(in *input) {
 				in.Got, in.Answer = nil, *denied(ByNoCall, `failed calling webhook "pods.lanyard.dev": EOF`)
 			},
 			Denied, "", `the API server cannot call Lanyard: failed calling webhook "pods.lanyard.dev": EOF`, true,
 		},
 		"another webhook cannot be called": {
-			func(in *Input) {
+			func(in *input) {
 				in.Got, in.Answer = nil, *denied(ByFailedCall, `failed calling webhook "kyverno": EOF`)
 			},
 			Denied, "", `failed calling webhook "kyverno": EOF`, true,
 		},
 		"an identity is required": {
-			func(in *Input) {
+			func(in *input) {
 				waiting(in, map[string]string{"example.com/aws-role-arn": role})
 				in.Answer.Denial = &Denial{By: ByLanyard, Reason: reason.IdentityRequired, Message: "no"}
 			},
 			Denied, reason.IdentityRequired, "the ServiceAccount cart has the label lanyard.dev/identity=required, and no annotation that asks for an identity yet: example.com/aws-role-arn has no effect", true,
 		},
 		"an identity is required, and only the guard responds": {
-			func(in *Input) { waiting(in, nil); in.Answer = *denied(ByGuard, "x") },
+			func(in *input) { waiting(in, nil); in.Answer = *denied(ByGuard, "x") },
 			Denied, reason.IdentityRequired, "the ServiceAccount cart has the label lanyard.dev/identity=required", true,
 		},
 		"an identity is required, and a quota denies the pod": {
-			func(in *Input) { waiting(in, nil); in.Answer = *denied(ByOther, "exceeded quota") },
+			func(in *input) { waiting(in, nil); in.Answer = *denied(ByOther, "exceeded quota") },
 			Denied, "", "exceeded quota", true,
 		},
 		"somebody else denies the pod": {
-			func(in *Input) { in.Got, in.Answer = nil, *denied(ByOther, "exceeded quota: pods") },
+			func(in *input) { in.Got, in.Answer = nil, *denied(ByOther, "exceeded quota: pods") },
 			Denied, "", "exceeded quota: pods", true,
 		},
 		"the answer is not known": {
-			func(in *Input) { in.Got, in.Answer.Err = nil, errors.New("EOF") },
+			func(in *input) { in.Got, in.Answer.Err = nil, errors.New("EOF") },
 			injected.Unknown, "", "could not determine the credentials of a new pod: EOF", false,
 		},
 		"the ServiceAccount may not be read, and the pod is injected": {
-			func(in *Input) { in.ServiceAccount = nil }, Injected, reason.Injected, "a new pod gets aws", false,
+			func(in *input) { in.ServiceAccount = nil }, Injected, reason.Injected, "a new pod gets aws", false,
 		},
 		"the ServiceAccount may not be read, and the pod is not injected": {
-			func(in *Input) { in.ServiceAccount, in.Got = nil, newPod() },
+			func(in *input) { in.ServiceAccount, in.Got = nil, newPod() },
 			injected.Without, "", "the pod is created without credentials. The reason is unknown, because you may not read its ServiceAccount", false,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			in := input(t)
+			in := newInput(t)
 			test.change(in)
-			got := Explain(in)
+			got := explain(in)
 			expectNextSteps(t, got)
 			if got.New.Outcome != test.outcome || got.New.Reason != string(test.reason) || !strings.HasPrefix(got.New.Text, test.why) || got.Problem() != test.problem {
 				t.Errorf("got %+v and problem %t, want %s, %q, %q and problem %t", got.New, got.Problem(), test.outcome, test.reason, test.why, test.problem)
@@ -308,21 +308,21 @@ func TestNewPods(t *testing.T) {
 func TestRunningPods(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		change func(*Input)
+		change func(*input)
 		state  injected.State
 		why    string
 		fix    bool
 	}{
-		"the same role":   {func(in *Input) { in.Live = injectedPod(t, role) }, injected.Current, "it has the credentials of a new pod", false},
-		"another role":    {func(in *Input) { in.Live = injectedPod(t, role+"2") }, injected.Stale, "its credentials differ from those of a new pod", true},
-		"none, but asked": {func(in *Input) { in.Live = newPod() }, injected.Without, "it has no credentials, and a new pod gets some: it was created before its ServiceAccount was annotated, or while Lanyard was not called", true},
-		"none, as a new":  {func(in *Input) { in.Live, in.Got, in.ServiceAccount.Annotations = newPod(), newPod(), nil }, injected.None, "it has no credentials, like a new pod", false},
-		"more than a new": {func(in *Input) {
+		"the same role":   {func(in *input) { in.Live = injectedPod(t, role) }, injected.Current, "it has the credentials of a new pod", false},
+		"another role":    {func(in *input) { in.Live = injectedPod(t, role+"2") }, injected.Stale, "its credentials differ from those of a new pod", true},
+		"none, but asked": {func(in *input) { in.Live = newPod() }, injected.Without, "it has no credentials, and a new pod gets some: it was created before its ServiceAccount was annotated, or while Lanyard was not called", true},
+		"none, as a new":  {func(in *input) { in.Live, in.Got, in.ServiceAccount.Annotations = newPod(), newPod(), nil }, injected.None, "it has no credentials, like a new pod", false},
+		"more than a new": {func(in *input) {
 			in.Live, in.Got, in.ServiceAccount.Annotations = injectedPod(t, role), newPod(), nil
 		}, injected.Stale, "it has credentials, and a new pod gets none", true},
-		"new pods denied":  {func(in *Input) { in.Live, in.Got, in.Answer = injectedPod(t, role), nil, *denied(ByOther, "no") }, injected.Unknown, "it cannot be compared", true},
-		"older than asked": {func(in *Input) { in.Live = newPod(); annotated(in, time.Unix(100, 0)) }, injected.Without, "it has no credentials, and a new pod gets some: it is older than the annotations of its ServiceAccount", true},
-		"younger than asked": {func(in *Input) {
+		"new pods denied":  {func(in *input) { in.Live, in.Got, in.Answer = injectedPod(t, role), nil, *denied(ByOther, "no") }, injected.Unknown, "it cannot be compared", true},
+		"older than asked": {func(in *input) { in.Live = newPod(); annotated(in, time.Unix(100, 0)) }, injected.Without, "it has no credentials, and a new pod gets some: it is older than the annotations of its ServiceAccount", true},
+		"younger than asked": {func(in *input) {
 			live := newPod()
 			live.CreationTimestamp = metav1.Unix(200, 0)
 			in.Live = live
@@ -331,9 +331,9 @@ func TestRunningPods(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			in := input(t)
+			in := newInput(t)
 			test.change(in)
-			explained := Explain(in)
+			explained := explain(in)
 			expectNextSteps(t, explained)
 			got := explained.Live
 			if got.State != test.state || !strings.HasPrefix(got.Text, test.why) || (got.Fix != "") != test.fix {
@@ -351,21 +351,21 @@ func TestRunningPods(t *testing.T) {
 func TestRunningPodsInTheWordsOfStatus(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		change func(*Input)
+		change func(*input)
 		state  injected.State
 		guard  cluster.Guard
 		why    string
 	}{
 		"excluded": {
-			func(in *Input) { in.Live, in.Got, in.Called = newPod(), newPod(), false },
+			func(in *input) { in.Live, in.Got, in.Called = newPod(), newPod(), false },
 			injected.Excluded, cluster.GuardExcluded, "it has no credentials, because Lanyard is not called for it",
 		},
 		"excluded after the injection": {
-			func(in *Input) { in.Live, in.Got, in.Called = injectedPod(t, role), newPod(), false },
+			func(in *input) { in.Live, in.Got, in.Called = injectedPod(t, role), newPod(), false },
 			injected.Excluded, cluster.GuardExcluded, "it has credentials from when",
 		},
 		"opted out": {
-			func(in *Input) {
+			func(in *input) {
 				live := newPod()
 				live.Labels = map[string]string{"lanyard.dev/inject": "false"}
 				in.Live, in.Got = live, newPod()
@@ -374,23 +374,23 @@ func TestRunningPodsInTheWordsOfStatus(t *testing.T) {
 			injected.OptedOut, cluster.GuardOn, "it asks for no credentials",
 		},
 		"not known": {
-			func(in *Input) { in.Live, in.Got, in.Answer.Err = injectedPod(t, role), nil, errors.New("EOF") },
+			func(in *input) { in.Live, in.Got, in.Answer.Err = injectedPod(t, role), nil, errors.New("EOF") },
 			injected.Unknown, cluster.GuardOn, "it cannot be compared with a new pod, whose credentials are unknown",
 		},
 		"unguarded": {
-			func(in *Input) { in.Live, in.ServiceAccount.Labels = injectedPod(t, role), nil },
+			func(in *input) { in.Live, in.ServiceAccount.Labels = injectedPod(t, role), nil },
 			injected.Current, cluster.GuardOff, "it has the credentials of a new pod",
 		},
 		"a ServiceAccount that needs no guard": {
-			func(in *Input) { in.Live, in.Got, in.ServiceAccount.Annotations = newPod(), newPod(), nil },
+			func(in *input) { in.Live, in.Got, in.ServiceAccount.Annotations = newPod(), newPod(), nil },
 			injected.None, "", "it has no credentials, like a new pod",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			in := input(t)
+			in := newInput(t)
 			test.change(in)
-			got := Explain(in)
+			got := explain(in)
 			if got.Live.State != test.state || got.Guard != test.guard || !strings.HasPrefix(got.Live.Text, test.why) || (got.Live.Fix != "") != (test.state == injected.Unknown) {
 				t.Errorf("got %+v and guard %q, want %s, %q and %q", got.Live, got.Guard, test.state, test.guard, test.why)
 			}
@@ -419,23 +419,23 @@ func TestARunningPodOfAnotherWebhook(t *testing.T) {
 	own := newPod()
 	own.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "AWS_ROLE_ARN", Value: role + "-own"}}
 	for sentence, test := range map[string]struct {
-		change func(*Input)
+		change func(*input)
 		want   injected.State
 		why    string
 		line   string
 	}{
-		"the same role": {func(in *Input) { in.Live = theirs(role) }, injected.Current, "it has the credentials of a new pod, from another webhook", moved.String()},
-		"another role":  {func(in *Input) { in.Live = theirs(role + "2") }, injected.Stale, "its credentials differ from those of a new pod", "main: aws-role-arn: running pod " + role + "2, new pod " + role},
-		"a role of its own": {func(in *Input) {
+		"the same role": {func(in *input) { in.Live = theirs(role) }, injected.Current, "it has the credentials of a new pod, from another webhook", moved.String()},
+		"another role":  {func(in *input) { in.Live = theirs(role + "2") }, injected.Stale, "its credentials differ from those of a new pod", "main: aws-role-arn: running pod " + role + "2, new pod " + role},
+		"a role of its own": {func(in *input) {
 			in.Live, in.Sent, in.Got = theirs(role, corev1.EnvVar{Name: "AWS_ROLE_ARN", Value: role + "-own"}, corev1.EnvVar{Name: "AWS_WEB_IDENTITY_TOKEN_FILE", Value: moved.Got}), own, injectPod(t, own, role)
 		}, injected.Current, "it has the credentials of a new pod, from another webhook", moved.String()},
-		"a new pod gets none, because the annotations were forgotten": {func(in *Input) {
+		"a new pod gets none, because the annotations were forgotten": {func(in *input) {
 			in.Live, in.ServiceAccount.Annotations, in.Got = theirs(role), nil, newPod()
 		}, injected.Stale, "it has credentials, and a new pod gets none", "main: aws-role-arn: running pod " + role + ", new pod none"},
-		"the other webhook is still there, and Lanyard gives nothing": {func(in *Input) {
+		"the other webhook is still there, and Lanyard gives nothing": {func(in *input) {
 			in.Live, in.ServiceAccount.Annotations, in.Got = theirs(role), nil, theirs(role)
 		}, injected.None, "it has the credentials of another webhook, and its ServiceAccount asks Lanyard for none", ""},
-		"credentials of its own, which the other webhook replaced": {func(in *Input) {
+		"credentials of its own, which the other webhook replaced": {func(in *input) {
 			in.Live, in.Got, in.ServiceAccount.Annotations = newPod(), newPod(), maps.Clone(google)
 			if err := new(peers.GCP).Mutate(in.Live.(*corev1.Pod), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Annotations: google}}); err != nil {
 				t.Fatal(err)
@@ -443,15 +443,15 @@ func TestARunningPodOfAnotherWebhook(t *testing.T) {
 			maps.Copy(in.ServiceAccount.Annotations, peer.Adopt(in.Settings, peer.All(), google).Set)
 			in.Got.(*corev1.Pod).Spec.Containers[0].Env = []corev1.EnvVar{{Name: "GOOGLE_APPLICATION_CREDENTIALS", Value: "/own/credentials.json"}}
 		}, injected.Stale, "it has credentials, and a new pod gets none", "main: GOOGLE_APPLICATION_CREDENTIALS: running pod none, new pod a file of its own"},
-		"a new pod is denied": {func(in *Input) {
+		"a new pod is denied": {func(in *input) {
 			in.Live, in.Got, in.Answer = theirs(role), nil, *denied(ByLanyard, "no")
 		}, injected.Unknown, "it cannot be compared with a new pod, which is denied", ""},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			t.Parallel()
-			in := input(t)
+			in := newInput(t)
 			test.change(in)
-			got := Explain(in)
+			got := explain(in)
 			if got.Live.State != test.want || got.Live.Text != test.why {
 				t.Errorf("got %s: %q, want %s: %q", got.Live.State, got.Live.Text, test.want, test.why)
 			}
@@ -475,24 +475,24 @@ func TestTheFixIsForOneWorkload(t *testing.T) {
 		return k
 	}
 	for name, test := range map[string]struct {
-		owner Owner
+		owner topOwner
 		want  string
 	}{
-		"a Deployment":        {Owner{"deployment/cart", kind("deployment"), ""}, "Restart its workload: kubectl rollout restart deployment/cart --namespace shop"},
-		"a paused Deployment": {Owner{"deployment/cart", kind("deployment"), "it is paused"}, "A restart of deployment/cart does not replace the pod: it is paused. Delete the pod, and its controller creates a new one: kubectl delete pod cart-0 --namespace shop"},
-		"no owner":            {Owner{}, "No controller replaces this pod. Delete it, and create it again from its manifest: kubectl delete pod cart-0 --namespace shop"},
-		"a Job":               {Owner{"job/load", kind("job"), "x"}, "A Job cannot be restarted. Delete it, and create it again from its manifest: kubectl delete job/load --namespace shop"},
-		"a CronJob":           {Owner{"cronjob/load", kind("cronjob"), "x"}, "The next Job of cronjob/load gets the credentials. To start a Job now: kubectl create job load-again --from=cronjob/load --namespace shop"},
-		"a ReplicaSet":        {Owner{"replicaset/cart-1", kind("replicaset"), "x"}, "Delete the pod, and its controller creates a new one: kubectl delete pod cart-0 --namespace shop"},
-		"a custom kind":       {Owner{"rollout/cart", cluster.Kind{}, ""}, "Restart rollout/cart with the program that manages it, or delete the pod, if its controller creates a new one: kubectl delete pod cart-0 --namespace shop"},
+		"a Deployment":        {topOwner{"deployment/cart", kind("deployment"), ""}, "Restart its workload: kubectl rollout restart deployment/cart --namespace shop"},
+		"a paused Deployment": {topOwner{"deployment/cart", kind("deployment"), "it is paused"}, "A restart of deployment/cart does not replace the pod: it is paused. Delete the pod, and its controller creates a new one: kubectl delete pod cart-0 --namespace shop"},
+		"no owner":            {topOwner{}, "No controller replaces this pod. Delete it, and create it again from its manifest: kubectl delete pod cart-0 --namespace shop"},
+		"a Job":               {topOwner{"job/load", kind("job"), "x"}, "A Job cannot be restarted. Delete it, and create it again from its manifest: kubectl delete job/load --namespace shop"},
+		"a CronJob":           {topOwner{"cronjob/load", kind("cronjob"), "x"}, "The next Job of cronjob/load gets the credentials. To start a Job now: kubectl create job load-again --from=cronjob/load --namespace shop"},
+		"a ReplicaSet":        {topOwner{"replicaset/cart-1", kind("replicaset"), "x"}, "Delete the pod, and its controller creates a new one: kubectl delete pod cart-0 --namespace shop"},
+		"a custom kind":       {topOwner{"rollout/cart", cluster.Kind{}, ""}, "Restart rollout/cart with the program that manages it, or delete the pod, if its controller creates a new one: kubectl delete pod cart-0 --namespace shop"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			in := input(t)
+			in := newInput(t)
 			live := newPod()
 			live.Name, in.Owner = "cart-0", test.owner
 			in.Live = live
-			if got := Explain(in).Live.Fix; got != test.want {
+			if got := explain(in).Live.Fix; got != test.want {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
 		})
@@ -501,9 +501,9 @@ func TestTheFixIsForOneWorkload(t *testing.T) {
 
 func TestLocalAnswersShowTheirLimits(t *testing.T) {
 	t.Parallel()
-	in := input(t)
+	in := newInput(t)
 	in.Answer.Local, in.Missing = "you may not create pods", []finding.Finding{{Status: finding.Skipped, About: aboutDryRun, Text: "the dry run of a pod: you may not create pods in the namespace shop", Fix: "Ask."}}
-	got := Explain(in)
+	got := explain(in)
 	if !got.New.Local || !strings.HasPrefix(got.New.Limits, "other webhooks, policies and quotas were not asked") || got.Problem() {
 		t.Errorf("got %+v and problem %t", got.New, got.Problem())
 	}
@@ -524,7 +524,7 @@ func TestLocalAnswersShowTheirLimits(t *testing.T) {
 }
 
 // annotated sets when the annotations were written. The label was written later.
-func annotated(in *Input, at time.Time) {
+func annotated(in *input, at time.Time) {
 	field := func(at time.Time, text string) metav1.ManagedFieldsEntry {
 		return metav1.ManagedFieldsEntry{Time: &metav1.Time{Time: at}, FieldsV1: metav1.NewFieldsV1(text)}
 	}
@@ -538,10 +538,10 @@ func annotated(in *Input, at time.Time) {
 
 func TestServiceAccounts(t *testing.T) {
 	t.Parallel()
-	in := input(t)
+	in := newInput(t)
 	annotated(in, time.Unix(100, 0))
 	want := ServiceAccount{Name: "cart", Exists: true, Read: true, Annotated: "1970-01-01T00:01:40Z", Identities: []Identity{{Provider: "aws", Name: role}}}
-	if diff := cmp.Diff(want, Explain(in).ServiceAccount, cmp.AllowUnexported(ServiceAccount{})); diff != "" {
+	if diff := cmp.Diff(want, explain(in).ServiceAccount, cmp.AllowUnexported(ServiceAccount{})); diff != "" {
 		t.Errorf("ServiceAccount (-want +got):\n%s", diff)
 	}
 }
@@ -549,19 +549,19 @@ func TestServiceAccounts(t *testing.T) {
 func TestUnguardedServiceAccounts(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		change func(*Input)
+		change func(*input)
 		want   bool
 	}{
-		"with the label": {func(*Input) {}, false},
-		"without it":     {func(in *Input) { in.ServiceAccount.Labels = nil }, true},
-		"without it and an identity": {func(in *Input) {
+		"with the label": {func(*input) {}, false},
+		"without it":     {func(in *input) { in.ServiceAccount.Labels = nil }, true},
+		"without it and an identity": {func(in *input) {
 			in.ServiceAccount.Labels, in.ServiceAccount.Annotations, in.Got = nil, nil, newPod()
 		}, false},
-		"without it, where it is moot": {func(in *Input) { in.ServiceAccount.Labels, in.Called = nil, false }, false},
+		"without it, where it is moot": {func(in *input) { in.ServiceAccount.Labels, in.Called = nil, false }, false},
 	} {
-		in := input(t)
+		in := newInput(t)
 		test.change(in)
-		if got := Explain(in); (got.ServiceAccount.label.Fix != "") != test.want || got.Problem() != test.want {
+		if got := explain(in); (got.ServiceAccount.label.Fix != "") != test.want || got.Problem() != test.want {
 			t.Errorf("%s: got fix %q and problem %t, want %t", name, got.ServiceAccount.label.Fix, got.Problem(), test.want)
 		}
 	}
@@ -590,7 +590,7 @@ func TestIdentities(t *testing.T) {
 		},
 		"a provider of the cluster's": {map[string]string{"lanyard.dev/gcp-workload-identity-provider": "default"}, []Identity{{Provider: "gcp", Name: "default"}}},
 	} {
-		if diff := cmp.Diff(test.want, Identities(s, test.values)); diff != "" {
+		if diff := cmp.Diff(test.want, identitiesOf(s, test.values)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
@@ -598,7 +598,7 @@ func TestIdentities(t *testing.T) {
 
 func TestContainers(t *testing.T) {
 	t.Parallel()
-	in := input(t)
+	in := newInput(t)
 	sent := newPod()
 	sent.Annotations = map[string]string{"lanyard.dev/skip-containers": "proxy"}
 	sent.Spec.InitContainers = []corev1.Container{{Name: "proxy"}}
@@ -621,7 +621,7 @@ func TestContainers(t *testing.T) {
 		{Name: "windows", Type: "container", Token: true, Providers: []string{"aws"}},
 		{Name: "profile", Type: "container", Token: true, Providers: []string{"aws"}},
 	}
-	if diff := cmp.Diff(want, Explain(in).New.Containers); diff != "" {
+	if diff := cmp.Diff(want, explain(in).New.Containers); diff != "" {
 		t.Errorf("containers (-want +got):\n%s", diff)
 	}
 }
@@ -650,9 +650,9 @@ func TestAPodWithoutAContainerThatTakesPart(t *testing.T) {
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			t.Parallel()
-			in := input(t)
+			in := newInput(t)
 			in.Sent, in.Got, in.Live, in.Probe, in.Answer = test.pod, test.pod, test.pod, &Answer{}, test.answer
-			got := Explain(in)
+			got := explain(in)
 			if got.New.Outcome != test.outcome || got.New.Reason != string(test.reason) || got.Problem() != test.problem || got.Live.State != injected.LeftOut {
 				t.Errorf("got %+v, %+v and problem %t, want %s, %s and problem %t", got.New, got.Live, got.Problem(), test.outcome, test.reason, test.problem)
 			}
@@ -666,12 +666,12 @@ func TestAPodWithoutAContainerThatTakesPart(t *testing.T) {
 // The rules of the webhook configuration are read, not guessed.
 func TestAPodThatTheObjectSelectorDoesNotSelect(t *testing.T) {
 	t.Parallel()
-	in := input(t)
+	in := newInput(t)
 	in.Registration = &admissionregistrationv1.MutatingWebhookConfiguration{Webhooks: []admissionregistrationv1.MutatingWebhook{{
 		Name: cluster.PodWebhook, ObjectSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"tier": "cloud"}},
 	}}}
 	in.Got, in.Live, in.Probe = newPod(), newPod(), &Answer{}
-	got := Explain(in)
+	got := explain(in)
 	if got.New.Outcome != injected.Excluded || !strings.Contains(got.New.Text, "objectSelector") || got.Live.State != injected.Excluded {
 		t.Errorf("got %+v and %+v, want %s", got.New, got.Live, injected.Excluded)
 	}
@@ -694,38 +694,38 @@ func TestEveryDenialHasAFix(t *testing.T) {
 func TestAServiceAccountThatAsksForNothingHasANextStep(t *testing.T) {
 	t.Parallel()
 	for sentence, test := range map[string]struct {
-		change func(*Input)
+		change func(*input)
 		text   string
 		fix    string
 	}{
 		"its own ServiceAccount": {
-			func(*Input) {}, "the ServiceAccount cart has no annotation that asks for an identity",
+			func(*input) {}, "the ServiceAccount cart has no annotation that asks for an identity",
 			"If it needs credentials, annotate the ServiceAccount. For the commands, also with azure or gcp: lanyard trust aws cart --namespace shop",
 		},
 		"one of the same name asks elsewhere": {
-			func(in *Input) { in.Elsewhere = []string{"team-a", "team-b"} },
+			func(in *input) { in.Elsewhere = []string{"team-a", "team-b"} },
 			"the ServiceAccount cart has no annotation that asks for an identity; the ServiceAccount of the same name asks for one in: team-a, team-b",
 			"If it needs credentials, annotate the ServiceAccount. For the commands, also with azure or gcp: lanyard trust aws cart --namespace shop",
 		},
 		"the pod names none, and others ask": {
-			func(in *Input) {
+			func(in *input) {
 				in.Named, in.ServiceAccountName, in.Askers = false, "default", []string{"cart", "mail"}
 			},
 			"the pod sets no serviceAccountName, and the ServiceAccount default has no annotation that asks for an identity",
 			"If it needs credentials, set serviceAccountName in the pod template to a ServiceAccount that asks for an identity: cart, mail.",
 		},
 		"the pod names none, and nobody asks": {
-			func(in *Input) { in.Named, in.ServiceAccountName = false, "default" },
+			func(in *input) { in.Named, in.ServiceAccountName = false, "default" },
 			"the pod sets no serviceAccountName, and the ServiceAccount default has no annotation that asks for an identity",
 			"If it needs credentials, create a ServiceAccount for it, and set serviceAccountName in the pod template. For the annotation, also with azure or gcp: lanyard trust aws NAME --namespace shop",
 		},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			t.Parallel()
-			in := input(t)
+			in := newInput(t)
 			in.ServiceAccount.Annotations, in.Got = nil, newPod()
 			test.change(in)
-			got := Explain(in)
+			got := explain(in)
 			if got.New.Outcome != injected.None || got.New.Text != test.text || got.New.Fix != test.fix || got.Problem() {
 				t.Errorf("got %+v, want %q and %q", got.New, test.text, test.fix)
 			}
@@ -736,16 +736,16 @@ func TestAServiceAccountThatAsksForNothingHasANextStep(t *testing.T) {
 // The guard of a removed installation denies pods. explain must run nevertheless.
 func TestWithoutAnInstallation(t *testing.T) {
 	t.Parallel()
-	in := input(t)
+	in := newInput(t)
 	in.Installation = &cluster.Installation{}
 	in.Registration, in.Called, in.Got = in.Installation.Registration(), false, newPod()
-	got := Explain(in)
+	got := explain(in)
 	if got.New.Outcome != injected.Excluded || got.New.Reason != "not_installed" || got.New.Fix != "Install it. To see whether the cluster is ready: lanyard check --pre" || !got.Problem() {
 		t.Errorf("got %+v", got.New)
 	}
 	in.Got, in.Answer = nil, *denied(ByGuard, "x")
 	in.Leftovers = []cluster.Leftover{{Kind: "validatingadmissionpolicybinding", Name: "lanyard-guard-pods", DeniesPods: true}}
-	got = Explain(in)
+	got = explain(in)
 	if want := "Remove it, or install Lanyard again: kubectl delete validatingadmissionpolicybinding/lanyard-guard-pods"; got.New.Outcome != Denied || got.New.Fix != want {
 		t.Errorf("got %+v, want %s", got.New, want)
 	}
@@ -773,19 +773,19 @@ func TestVariablesThatMakeSDKsIgnoreTheIdentity(t *testing.T) {
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			t.Parallel()
-			in := input(t)
+			in := newInput(t)
 			in.Sent, in.Got, in.Live = test.pod, injectPod(t, test.pod, role), injectPod(t, test.pod, role)
 			in.ConfigMaps, in.Secrets = ConfigMaps{}, []string{"keys"}
 			if test.configMaps != nil {
 				in.ConfigMaps.Add(in.Settings, "s3", test.configMaps)
 			}
-			got := Explain(in)
+			got := explain(in)
 			expectNextSteps(t, got)
 			if got.Live.State != test.want || got.Live.Fix != test.fix || got.New.Fix != test.fix || got.Problem() != (test.want == Shadowed) {
 				t.Errorf("got %+v and %+v, want %s and %q", got.New, got.Live, test.want, test.fix)
 			}
 			in.Unread = true // so that only the API server's pod shows that the pod is current
-			if got := Explain(in); got.Live.State != test.want {
+			if got := explain(in); got.Live.State != test.want {
 				t.Errorf("got %s for a pod that is compared with the API server's, want %s", got.Live.State, test.want)
 			}
 			secret := got.Findings[len(got.Findings)-1]

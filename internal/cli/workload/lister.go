@@ -201,7 +201,7 @@ func (l *lister) readNamespaces(ctx context.Context, scope string) error {
 	for _, meta := range list {
 		meta.ManagedFields = nil // which can be large
 		n := NewNamespace(l.settings, meta, l.registration, cluster.CalledFor(l.registration, l.settings, meta))
-		n.unread = l.unread
+		n.unread = l.unread != nil
 		l.namespaces[meta.Name] = n
 	}
 	return nil

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
@@ -58,29 +58,21 @@ func Outdated(pods map[injected.State]int) int {
 	return n
 }
 
-// Running is a running pod with the facts about its cluster that Judge needs.
-type Running struct {
-	*annotations.Settings
-	// Comparer compares the pods of its ServiceAccount, or is nil if the ServiceAccount was
-	// not read.
-	Comparer *injected.Comparer
-	// Pod is the JSON of the pod, and Labels and Annotations are its metadata.
-	Pod                 []byte
-	Labels, Annotations map[string]string
-	// Called reports whether Lanyard is called for the namespace, and Registration is the webhook
-	// configuration, or nil if it was not read.
-	Called       bool
-	Registration *admissionregistrationv1.MutatingWebhookConfiguration
-	// Unchanged is the parameter of injected.Compare.
-	Unchanged bool
-	// Unread reports whether the settings are only the built-in defaults.
-	Unread bool
-	// Variables are the variables that containers take from ConfigMaps, as far as they are known.
-	Variables ConfigMaps
+// running is a running pod of a namespace.
+type running struct {
+	*Namespace
+	// comparer compares the pods of its ServiceAccount, or is nil if the ServiceAccount was not
+	// read.
+	comparer *injected.Comparer
+	// pod is the JSON of the pod, and labels and annotations are its metadata.
+	pod                 []byte
+	labels, annotations map[string]string
+	// unchanged is the parameter of injected.Compare.
+	unchanged bool
 }
 
-// Verdict is the state of a running pod.
-type Verdict struct {
+// verdict is the state of a running pod.
+type verdict struct {
 	injected.Comparison
 	// Shadows are the findings about variables because of which SDKs ignore the credentials, if
 	// the pod has them.
@@ -91,32 +83,32 @@ type Verdict struct {
 	Ask bool
 }
 
-// Judge returns the state of a running pod, without asking the API server. It returns an error only
+// judge returns the state of a running pod, without asking the API server. It returns an error only
 // if the JSON is not a pod.
-func (r *Running) Judge() (Verdict, error) {
-	if selection, _ := r.ParsePod(r.Annotations, r.Labels[annotations.Inject]); selection.OptOut {
-		return Verdict{Comparison: injected.Comparison{State: injected.OptedOut}}, nil
+func (r *running) judge() (verdict, error) {
+	if selection, _ := r.ParsePod(r.annotations, r.labels[annotations.Inject]); selection.OptOut {
+		return verdict{Comparison: injected.Comparison{State: injected.OptedOut}}, nil
 	}
-	v := Verdict{Comparison: injected.Comparison{State: injected.Unknown}, Ask: true}
-	if r.Comparer != nil {
-		compared, err := r.Comparer.Compare(r.Pod, r.Unchanged)
+	v := verdict{Comparison: injected.Comparison{State: injected.Unknown}, Ask: true}
+	if r.comparer != nil {
+		compared, err := r.comparer.Compare(r.pod, r.unchanged)
 		if err != nil {
-			return Verdict{}, err
+			return verdict{}, err
 		}
 		v.Comparison = compared
 		if v.Decision != nil {
-			if v.Shadows, err = r.Variables.Shadows(r.Pod, v.Decision); err != nil {
-				return Verdict{}, err
+			if v.Shadows, err = r.variables.Shadows(r.pod, v.Decision); err != nil {
+				return verdict{}, err
 			}
 		}
 	}
-	selected, certain := cluster.Selects(r.Registration, r.labelsAtCreation())
+	selected, certain := cluster.Selects(r.registration, r.labelsAtCreation())
 	switch {
 	case v.State == injected.OptedOut:
 		v.Ask = false
-	case !r.Called || !selected:
-		v = Verdict{Comparison: injected.Comparison{State: injected.Excluded}}
-	case r.Comparer == nil, r.Unread: // only the cluster knows
+	case !r.called || !selected:
+		v = verdict{Comparison: injected.Comparison{State: injected.Excluded}}
+	case r.comparer == nil, r.unread: // only the cluster knows
 	case v.Denial != nil:
 		v.Problem = "a new pod is denied: " + v.Denial.Error()
 	case v.Decision.Reason == reason.NoIdentity && len(v.Differences) > 0: // of a webhook that is not adopted yet
@@ -125,14 +117,14 @@ func (r *Running) Judge() (Verdict, error) {
 		v.State, v.Problem = injected.Unknown, "the webhook has matchConditions, which only the API server evaluates"
 	case v.State != injected.Stale && v.State != injected.Without && !v.OfOthers:
 		v.Ask = false
-		v.Settle(v.Comparison)
+		v.settle(v.Comparison)
 	}
 	return v, nil
 }
 
-// Settle sets the result of a comparison, perhaps with a pod of the API server. A current pod is
+// settle sets the result of a comparison, perhaps with a pod of the API server. A current pod is
 // shadowed if SDKs may ignore its credentials.
-func (v *Verdict) Settle(c injected.Comparison) {
+func (v *verdict) settle(c injected.Comparison) {
 	if v.Comparison = c; v.State == injected.Current && len(v.Shadows) > 0 {
 		v.State = Shadowed
 	}
@@ -140,12 +132,12 @@ func (v *Verdict) Settle(c injected.Comparison) {
 
 // labelsAtCreation returns the labels of the pod without Lanyard's, as the objectSelector saw
 // them before the injection.
-func (r *Running) labelsAtCreation() map[string]string {
-	if r.Annotations[annotations.Injected] == "" || r.Labels[annotations.IdentityLabel] != annotations.IdentityInjected {
-		return r.Labels
+func (r *running) labelsAtCreation() map[string]string {
+	if r.annotations[annotations.Injected] == "" || r.labels[annotations.IdentityLabel] != annotations.IdentityInjected {
+		return r.labels
 	}
 	labels := map[string]string{}
-	for key, value := range r.Labels {
+	for key, value := range r.labels {
 		if key != annotations.IdentityLabel {
 			labels[key] = value
 		}
@@ -157,45 +149,22 @@ func (r *Running) labelsAtCreation() map[string]string {
 // It contains only variables that may make SDKs ignore an identity.
 type ConfigMaps map[string]map[string]string
 
-// container contains the fields of a container that refer to variables in other objects.
-type container struct {
-	Name    string     `json:"name"`
-	Env     []variable `json:"env"`
-	EnvFrom []source   `json:"envFrom"`
-}
-
-type variable struct {
-	Name string `json:"name"`
-}
-
-// source is an object whose keys are variables of a container.
-type source struct {
-	Prefix       string    `json:"prefix"`
-	ConfigMapRef *variable `json:"configMapRef"`
-	SecretRef    *variable `json:"secretRef"`
-}
-
 // containers returns the containers of a pod in JSON.
-func containers(pod []byte) ([]container, error) {
-	var read struct {
-		Spec struct {
-			InitContainers []container `json:"initContainers"`
-			Containers     []container `json:"containers"`
-		} `json:"spec"`
-	}
+func containers(pod []byte) ([]corev1.Container, error) {
+	var read corev1.Pod
 	err := json.Unmarshal(pod, &read)
 	return slices.Concat(read.Spec.InitContainers, read.Spec.Containers), err
 }
 
-// Sources returns the names of the ConfigMaps and of the Secrets whose keys are variables of a
+// sourcesOf returns the names of the ConfigMaps and of the Secrets whose keys are variables of a
 // container of the pod.
-func Sources(pod []byte) (configMaps, secrets []string, err error) {
+func sourcesOf(pod []byte) (configMaps, secrets []string, err error) {
 	if !bytes.Contains(pod, []byte(`"envFrom"`)) { // as in most pods, which are then not decoded
 		return nil, nil, nil
 	}
 	list, err := containers(pod)
-	for _, c := range list {
-		for _, from := range c.EnvFrom {
+	for i := range list {
+		for _, from := range list[i].EnvFrom {
 			switch {
 			case from.ConfigMapRef != nil && !slices.Contains(configMaps, from.ConfigMapRef.Name):
 				configMaps = append(configMaps, from.ConfigMapRef.Name)
@@ -245,7 +214,7 @@ func (m ConfigMaps) Shadows(pod []byte, d *mutate.Decision) ([]mutate.Finding, e
 }
 
 // of returns the findings about the ConfigMaps used by one container.
-func (m ConfigMaps) of(c *container, identities []annotations.Identity) (found []mutate.Finding) {
+func (m ConfigMaps) of(c *corev1.Container, identities []annotations.Identity) (found []mutate.Finding) {
 	for _, from := range c.EnvFrom {
 		if from.ConfigMapRef == nil || from.Prefix != "" {
 			continue
@@ -261,12 +230,12 @@ func (m ConfigMaps) of(c *container, identities []annotations.Identity) (found [
 
 // finding returns the finding about the variables of one ConfigMap that shadow an identity, or nil.
 // A container's own variable hides the variable of the ConfigMap.
-func (m ConfigMaps) finding(c *container, name string, identity *annotations.Identity) *mutate.Finding {
+func (m ConfigMaps) finding(c *corev1.Container, name string, identity *annotations.Identity) *mutate.Finding {
 	p := identity.Provider
 	var names []string
 	for _, shadow := range p.Shadows {
 		value, found := m[name][shadow.Name]
-		own := slices.ContainsFunc(c.Env, func(v variable) bool { return v.Name == shadow.Name })
+		own := slices.ContainsFunc(c.Env, func(v corev1.EnvVar) bool { return v.Name == shadow.Name })
 		profile := p.Profiles != nil && slices.Contains(p.Profiles.Selectors, shadow.Name) &&
 			slices.ContainsFunc(identity.Profiles, func(p annotations.Profile) bool { return p.Name == value })
 		if found && !own && !profile && !identity.TokenAlone {

@@ -58,8 +58,9 @@ type Namespace struct {
 	metav1.ObjectMeta
 	*annotations.Settings
 	called bool
-	// unread says why this program cannot decide as the webhook does, or is nil if it can.
-	unread       error
+	// unread reports whether the settings are only the built-in defaults, or the namespace was not
+	// read.
+	unread       bool
 	registration *admissionregistrationv1.MutatingWebhookConfiguration
 	accounts     map[string]*account
 	// owners are the objects of the kinds in read.
@@ -103,7 +104,7 @@ type pod struct {
 	differences []injected.Difference
 	shadows     []mutate.Finding
 	// sources is set if the state depends on ConfigMaps that have not been read yet.
-	sources *Running
+	sources *running
 	// running is the pod, and original is the JSON of the pod as it was created. They are kept only
 	// until the API server has been asked.
 	running  *injected.Pod
@@ -170,48 +171,50 @@ func (n *Namespace) AddPod(object *corev1.Pod) {
 	p := &pod{name: object.Name, serviceAccount: name, owner: metav1.GetControllerOf(object)}
 	n.pods = append(n.pods, p)
 	object.ManagedFields = nil // which can be large
-	raw, err := json.Marshal(object)
+	if n.comparers[name] == nil {
+		n.comparers[name] = n.comparer(n.ServiceAccount(name))
+	}
+	r, err := n.running(object, n.comparers[name], found.unchanged)
 	if err == nil {
-		err = n.judge(p, &Running{
-			Settings: n.Settings, Comparer: n.comparer(name), Pod: raw, Labels: object.Labels, Annotations: object.Annotations, Called: n.called, Registration: n.registration,
-			Unchanged: cluster.IsUnchanged(object, found.unchanged), Unread: n.unread != nil, Variables: n.variables,
-		})
+		err = n.judge(p, r)
 	}
 	if err != nil {
 		panic(err) // a typed pod can be encoded, and decoded
 	}
 }
 
-// comparer returns the Comparer for the pods of a ServiceAccount.
-func (n *Namespace) comparer(serviceAccount string) *injected.Comparer {
-	if n.comparers[serviceAccount] == nil {
-		account := Account(&n.ObjectMeta, n.ServiceAccount(serviceAccount))
-		n.comparers[serviceAccount] = injected.NewComparer(n.Settings, account, annotations.NamespaceObject(&n.ObjectMeta))
-	}
-	return n.comparers[serviceAccount]
+// comparer returns a Comparer for the pods of a ServiceAccount.
+func (n *Namespace) comparer(serviceAccount *metav1.ObjectMeta) *injected.Comparer {
+	return injected.NewComparer(n.Settings, Account(&n.ObjectMeta, serviceAccount), annotations.NamespaceObject(&n.ObjectMeta))
+}
+
+// running returns a running pod. since is the result of cluster.UnchangedSince.
+func (n *Namespace) running(object metav1.Object, comparer *injected.Comparer, since time.Time) (*running, error) {
+	text, err := json.Marshal(object)
+	return &running{n, comparer, text, object.GetLabels(), object.GetAnnotations(), cluster.IsUnchanged(object, since)}, err
 }
 
 // judge sets the state of a pod. It keeps the pod itself if the API server must be asked about it,
 // or if it takes variables from ConfigMaps.
-func (n *Namespace) judge(p *pod, r *Running) error {
-	verdict, err := r.Judge()
+func (n *Namespace) judge(p *pod, r *running) error {
+	verdict, err := r.judge()
 	if err != nil {
 		return err
 	}
 	p.state, p.differences, p.problem, p.shadows, p.sources = verdict.State, verdict.Differences, verdict.Problem, verdict.Shadows, nil
-	if p.state == injected.Current && !verdict.Ask && r.Variables == nil {
-		if configMaps, _, err := Sources(r.Pod); err == nil && len(configMaps) > 0 {
+	if p.state == injected.Current && !verdict.Ask && n.variables == nil {
+		if configMaps, _, err := sourcesOf(r.pod); err == nil && len(configMaps) > 0 {
 			p.sources = r
 		}
 	}
 	if !verdict.Ask {
 		return nil
 	}
-	original, err := Original(r.Pod, n.Settings, r.Unchanged, verdict.Decision)
+	original, err := Original(r.pod, n.Settings, r.unchanged, verdict.Decision)
 	if err != nil {
 		return err
 	}
-	if p.running, err = injected.Read(json.RawMessage(r.Pod), n.Settings); err == nil {
+	if p.running, err = injected.Read(json.RawMessage(r.pod), n.Settings); err == nil {
 		p.original, err = json.Marshal(original.Object)
 	}
 	return err
@@ -224,7 +227,7 @@ func (n *Namespace) ConfigMaps() []string {
 		if p.sources == nil {
 			continue
 		}
-		configMaps, _, _ := Sources(p.sources.Pod) // judge has read them
+		configMaps, _, _ := sourcesOf(p.sources.pod) // judge has read them
 		names = append(names, configMaps...)
 	}
 	slices.Sort(names)
@@ -233,15 +236,14 @@ func (n *Namespace) ConfigMaps() []string {
 
 // SetConfigMaps works out the states that depend on ConfigMaps.
 func (n *Namespace) SetConfigMaps(variables ConfigMaps) error {
+	if n.variables = variables; variables == nil {
+		n.variables = ConfigMaps{}
+	}
 	for _, p := range n.pods {
 		if p.sources == nil {
 			continue
 		}
-		r := p.sources
-		if r.Variables = variables; variables == nil {
-			r.Variables = ConfigMaps{}
-		}
-		if err := n.judge(p, r); err != nil {
+		if err := n.judge(p, p.sources); err != nil {
 			return err
 		}
 	}
@@ -383,15 +385,15 @@ func (q *Question) Ask(asker func(namespace, serviceAccount *metav1.ObjectMeta, 
 		switch denial := answer.Denial; {
 		case answer.Err != nil:
 			p.state, p.problem = injected.Unknown, "the credentials of a new pod are unknown: "+answer.Err.Error()
-		case denial != nil && denial.By == ByOther && answer.Local == "" && n.unread == nil:
+		case denial != nil && denial.By == ByOther && answer.Local == "" && !n.unread:
 			p.local = "the pod of the dry run was denied, but not by Lanyard: " + denial.Error()
 		case denial != nil:
 			p.state, p.problem = injected.Unknown, "a new pod is denied: "+denial.Error()
 		case answer.Local != "" && fresh == nil:
 			p.local = answer.Local
 		default:
-			verdict := Verdict{Shadows: p.shadows}
-			verdict.Settle(p.running.Against(fresh, n.Settings))
+			verdict := verdict{Shadows: p.shadows}
+			verdict.settle(p.running.Against(fresh, n.Settings))
 			p.local, p.differences = answer.Local, verdict.Differences
 			if p.state, p.problem = verdict.State, ""; p.state == injected.Unknown {
 				p.problem = "a new pod has no credentials from Lanyard, as if it were not called: see lanyard explain"

@@ -16,7 +16,7 @@ import (
 
 // verification returns the termination message of the container that verifies the credentials of the
 // pod, as a finding.
-func (in *Input) verification() []finding.Finding {
+func (in *input) verification() []finding.Finding {
 	var pod corev1.Pod
 	text, err := json.Marshal(in.Live)
 	if err == nil {

@@ -33,11 +33,11 @@ func TestTheMessageOfTheContainerThatVerifies(t *testing.T) {
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			t.Parallel()
-			in := input(t)
+			in := newInput(t)
 			pod := injectedPod(t, role)
 			pod.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "first"}, tt.status}
 			in.Live = pod
-			all := Explain(in).Findings
+			all := explain(in).Findings
 			i := slices.IndexFunc(all, func(f finding.Finding) bool { return f.About == "container lanyard-verify" })
 			if tt.want == "" {
 				if i >= 0 {

@@ -18,7 +18,7 @@ import (
 
 	"github.com/go-logr/logr"
 
-	"github.com/lanyard-dev/lanyard/internal/jsonscan"
+	"github.com/lanyard-dev/lanyard/internal/rawjson"
 	"github.com/lanyard-dev/lanyard/internal/texts"
 	"github.com/lanyard-dev/lanyard/internal/webhook/bounds"
 	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
@@ -28,7 +28,7 @@ import (
 type Decider[T any] interface {
 	// Read reads the next value of s into object and replaces its previous content. object
 	// may then refer to the text of s.
-	Read(s *jsonscan.Scanner, object *T) error
+	Read(s *rawjson.Scanner, object *T) error
 	// Decide decides about a request. The context ends shortly before the API server stops
 	// waiting. A *reason.Error denies the object. Any other error is a fault, for which the
 	// API server applies the failure policy. The response may refer to the objects of the
@@ -99,7 +99,7 @@ func NewHandler[T any](decider Decider[T], budget *Budget, recorder Recorder, lo
 // memory contains the buffers of one request. Later requests reuse it.
 type memory[T any] struct {
 	body              []byte
-	scanner           jsonscan.Scanner // of the body
+	scanner           rawjson.Scanner // of the body
 	request           Request[T]
 	object, oldObject T
 	patch             []byte

@@ -18,8 +18,7 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	kubejson "k8s.io/apimachinery/pkg/util/json"
 
-	"github.com/lanyard-dev/lanyard/internal/jsonpatch"
-	"github.com/lanyard-dev/lanyard/internal/jsonscan"
+	"github.com/lanyard-dev/lanyard/internal/rawjson"
 	"github.com/lanyard-dev/lanyard/internal/webhook/admission"
 	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
 )
@@ -39,7 +38,7 @@ func (d decide) Decide(ctx context.Context, request *admission.Request[object]) 
 	return d(ctx, request)
 }
 
-func (d decide) Read(s *jsonscan.Scanner, into *object) error {
+func (d decide) Read(s *rawjson.Scanner, into *object) error {
 	raw, err := s.Raw()
 	into.JSON = string(raw)
 	if strings.Contains(into.JSON, "panics") {
@@ -72,7 +71,7 @@ func deny(r reason.Reason, message string) decide {
 
 // patchOf returns a patch that adds value.
 func patchOf(value string) admission.Patch {
-	var p jsonpatch.Patch
+	var p rawjson.Patch
 	p.Add("/a", []byte(value))
 	return &p
 }

@@ -14,7 +14,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/lanyard-dev/lanyard/internal/jsonscan"
+	"github.com/lanyard-dev/lanyard/internal/rawjson"
 	"github.com/lanyard-dev/lanyard/internal/texts"
 	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
 )
@@ -70,8 +70,8 @@ func (h *Handler[T]) parse(m *memory[T]) error {
 	case !utf8.Valid(m.body):
 		return errors.New("got a body that is not valid UTF-8, want an AdmissionReview")
 	}
-	if s.Kind() != jsonscan.Object {
-		return fmt.Errorf("got %s, want an AdmissionReview object", jsonscan.Name(s.Kind()))
+	if s.Kind() != rawjson.Object {
+		return fmt.Errorf("got %s, want an AdmissionReview object", rawjson.KindName(s.Kind()))
 	}
 	var gotVersion, gotKind string
 	err := s.Object(func(key []byte) error {
@@ -103,7 +103,7 @@ func (h *Handler[T]) parse(m *memory[T]) error {
 }
 
 // parseMember reads one member of the request.
-func (h *Handler[T]) parseMember(s *jsonscan.Scanner, m *memory[T], name string) (err error) {
+func (h *Handler[T]) parseMember(s *rawjson.Scanner, m *memory[T], name string) (err error) {
 	r := &m.request
 	switch name {
 	case "object":
@@ -139,14 +139,14 @@ func (h *Handler[T]) parseMember(s *jsonscan.Scanner, m *memory[T], name string)
 }
 
 // parseObject lets the decider read an object. It returns nil for null.
-func (h *Handler[T]) parseObject(s *jsonscan.Scanner, object *T) (*T, error) {
+func (h *Handler[T]) parseObject(s *rawjson.Scanner, object *T) (*T, error) {
 	switch s.Kind() {
-	case jsonscan.Null:
+	case rawjson.Null:
 		return nil, s.Skip()
-	case jsonscan.Object:
+	case rawjson.Object:
 		return object, h.decider.Read(s, object)
 	}
-	return nil, fmt.Errorf("got %s, want object", jsonscan.Name(s.Kind()))
+	return nil, fmt.Errorf("got %s, want object", rawjson.KindName(s.Kind()))
 }
 
 func (r *Request[T]) validate() error {
@@ -204,12 +204,12 @@ var statusReasons = map[int]string{
 // there is one, or else the response.
 func appendReview(buf []byte, uid string, r *Response, patch []byte, denied *reason.Error) []byte {
 	buf = append(buf, `{"apiVersion":"`+apiVersion+`","kind":"`+kind+`","response":{"uid":`...)
-	buf = jsonscan.AppendString(buf, uid)
+	buf = rawjson.AppendString(buf, uid)
 	if denied != nil {
 		buf = append(buf, `,"allowed":false,"status":{`...)
 		buf = appendStatus(buf, denied.Error(), code(denied.Reason))
 		buf = append(buf, `},"auditAnnotations":{"reason":`...)
-		buf = jsonscan.AppendString(buf, string(denied.Reason))
+		buf = rawjson.AppendString(buf, string(denied.Reason))
 		return append(buf, `}}}`...)
 	}
 	buf = append(buf, `,"allowed":true`...)
@@ -224,16 +224,16 @@ func appendReview(buf []byte, uid string, r *Response, patch []byte, denied *rea
 		} else {
 			buf = append(buf, ',')
 		}
-		buf = jsonscan.AppendString(buf, messagePrefix+texts.Cut(warning, maxMessageBytes))
+		buf = rawjson.AppendString(buf, messagePrefix+texts.Cut(warning, maxMessageBytes))
 	}
 	if len(r.Warnings) > 0 {
 		buf = append(buf, ']')
 	}
 	buf = append(buf, `,"auditAnnotations":{"reason":`...)
-	buf = jsonscan.AppendString(buf, string(r.Reason))
+	buf = rawjson.AppendString(buf, string(r.Reason))
 	if len(r.Findings) > 0 {
 		buf = append(buf, `,"findings":`...)
-		buf = jsonscan.AppendString(buf, strings.Join(r.Findings, "; "))
+		buf = rawjson.AppendString(buf, strings.Join(r.Findings, "; "))
 	}
 	return append(buf, `}}}`...)
 }
@@ -241,9 +241,9 @@ func appendReview(buf []byte, uid string, r *Response, patch []byte, denied *rea
 // appendStatus appends the members of a metav1.Status.
 func appendStatus(buf []byte, message string, code int) []byte {
 	buf = append(buf, `"status":"Failure","message":`...)
-	buf = jsonscan.AppendString(buf, messagePrefix+texts.Cut(message, maxMessageBytes))
+	buf = rawjson.AppendString(buf, messagePrefix+texts.Cut(message, maxMessageBytes))
 	buf = append(buf, `,"reason":`...)
-	buf = jsonscan.AppendString(buf, statusReasons[code])
+	buf = rawjson.AppendString(buf, statusReasons[code])
 	buf = append(buf, `,"code":`...)
 	buf = strconv.AppendInt(buf, int64(code), 10)
 	if code == http.StatusInternalServerError {

@@ -16,7 +16,7 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	kubejson "k8s.io/apimachinery/pkg/util/json"
 
-	"github.com/lanyard-dev/lanyard/internal/jsonscan"
+	"github.com/lanyard-dev/lanyard/internal/rawjson"
 	"github.com/lanyard-dev/lanyard/internal/texts"
 )
 
@@ -67,7 +67,7 @@ func FuzzParseReview(f *testing.F) {
 // raw is a Decider whose objects are their JSON.
 type raw struct{}
 
-func (raw) Read(s *jsonscan.Scanner, into *string) error {
+func (raw) Read(s *rawjson.Scanner, into *string) error {
 	text, err := s.Raw()
 	*into = string(text)
 	return err

@@ -15,7 +15,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/lanyard-dev/lanyard/internal/jsonscan"
+	"github.com/lanyard-dev/lanyard/internal/rawjson"
 	"github.com/lanyard-dev/lanyard/internal/webhook/admission"
 	"github.com/lanyard-dev/lanyard/internal/webhook/injector"
 	"github.com/lanyard-dev/lanyard/internal/webhook/metadatacache"
@@ -158,7 +158,7 @@ func TestDecisionsStayWithinTheChargedMemory(t *testing.T) {
 			var response admission.Response
 			decide := func() {
 				request := &admission.Request[mutate.Pod]{Attributes: create(nil).Attributes, Object: new(mutate.Pod)}
-				if err := pods.Read(jsonscan.New(pod), request.Object); err != nil {
+				if err := pods.Read(rawjson.NewScanner(pod), request.Object); err != nil {
 					t.Fatal(err)
 				}
 				response, _ = pods.Decide(t.Context(), request) // a pod may be denied

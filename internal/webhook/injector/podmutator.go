@@ -6,7 +6,7 @@ package injector
 import (
 	"context"
 
-	"github.com/lanyard-dev/lanyard/internal/jsonscan"
+	"github.com/lanyard-dev/lanyard/internal/rawjson"
 	"github.com/lanyard-dev/lanyard/internal/webhook/admission"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/mutate"
@@ -34,7 +34,7 @@ type PodMutator struct {
 }
 
 // Read implements admission.Decider.
-func (p *PodMutator) Read(s *jsonscan.Scanner, pod *mutate.Pod) error {
+func (p *PodMutator) Read(s *rawjson.Scanner, pod *mutate.Pod) error {
 	text, decoder := s.State()
 	return pod.ReadNext(text, decoder, p.Settings)
 }

@@ -9,8 +9,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/lanyard-dev/lanyard/internal/jsonscan"
 	"github.com/lanyard-dev/lanyard/internal/peer"
+	"github.com/lanyard-dev/lanyard/internal/rawjson"
 	"github.com/lanyard-dev/lanyard/internal/texts"
 	"github.com/lanyard-dev/lanyard/internal/webhook/admission"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
@@ -37,7 +37,7 @@ type ServiceAccount struct {
 }
 
 // read reads the next value of s.
-func (a *ServiceAccount) read(s *jsonscan.Scanner, settings *annotations.Settings) error {
+func (a *ServiceAccount) read(s *rawjson.Scanner, settings *annotations.Settings) error {
 	*a = ServiceAccount{annotations: map[string]string{}, peerAnnotations: map[string]string{}}
 	limit, peers := settings.MaxServiceAccountBytes(), peer.Of(settings)
 	metadata := func(key []byte) (err error) {
@@ -47,7 +47,7 @@ func (a *ServiceAccount) read(s *jsonscan.Scanner, settings *annotations.Setting
 		case "resourceVersion":
 			err = s.ReadCut(&a.resourceVersion, texts.MaxShown)
 		case "labels":
-			a.hasLabels = s.Kind() == jsonscan.Object
+			a.hasLabels = s.Kind() == rawjson.Object
 			err = s.Object(func(key []byte) error {
 				if string(key) != annotations.IdentityLabel {
 					return nil
@@ -56,7 +56,7 @@ func (a *ServiceAccount) read(s *jsonscan.Scanner, settings *annotations.Setting
 				return s.ReadCut(&a.label, texts.MaxShown)
 			})
 		case "annotations":
-			a.hasAnnotations = s.Kind() == jsonscan.Object
+			a.hasAnnotations = s.Kind() == rawjson.Object
 			err = s.Object(func(key []byte) error {
 				return a.readAnnotation(s, texts.Cut(key, texts.MaxKey), settings, peers, limit)
 			})
@@ -76,7 +76,7 @@ func (a *ServiceAccount) read(s *jsonscan.Scanner, settings *annotations.Setting
 
 // readServiceAccount reads the JSON of a ServiceAccount.
 func readServiceAccount(s *annotations.Settings, text []byte) (*ServiceAccount, error) {
-	object, scanner := new(ServiceAccount), jsonscan.New(text)
+	object, scanner := new(ServiceAccount), rawjson.NewScanner(text)
 	if err := object.read(scanner, s); err != nil {
 		return nil, err
 	}
@@ -87,7 +87,7 @@ func readServiceAccount(s *annotations.Settings, text []byte) (*ServiceAccount, 
 }
 
 // readAnnotation keeps the annotation if it is Lanyard's or a peer's.
-func (a *ServiceAccount) readAnnotation(s *jsonscan.Scanner, key string, settings *annotations.Settings, peers []*peer.Peer, limit int) error {
+func (a *ServiceAccount) readAnnotation(s *rawjson.Scanner, key string, settings *annotations.Settings, peers []*peer.Peer, limit int) error {
 	switch {
 	case strings.HasPrefix(key, annotations.Prefix):
 		a.asks = a.asks || settings.IsIdentity(key)

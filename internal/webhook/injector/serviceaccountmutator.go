@@ -9,9 +9,8 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/lanyard-dev/lanyard/internal/jsonpatch"
-	"github.com/lanyard-dev/lanyard/internal/jsonscan"
 	"github.com/lanyard-dev/lanyard/internal/peer"
+	"github.com/lanyard-dev/lanyard/internal/rawjson"
 	"github.com/lanyard-dev/lanyard/internal/webhook/admission"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
@@ -47,7 +46,7 @@ type ServiceAccountMutator struct {
 }
 
 // Read implements admission.Decider.
-func (m *ServiceAccountMutator) Read(s *jsonscan.Scanner, object *ServiceAccount) error {
+func (m *ServiceAccountMutator) Read(s *rawjson.Scanner, object *ServiceAccount) error {
 	return object.read(s, m.Settings)
 }
 
@@ -85,7 +84,7 @@ type annotator struct {
 	*annotations.Settings
 	admission.Response
 	object *ServiceAccount
-	patch  jsonpatch.Patch
+	patch  rawjson.Patch
 }
 
 // annotate translates the annotations of the peers and adds the annotations of the mappings.
@@ -105,7 +104,7 @@ func (a *annotator) annotate(namespace string) (asks bool) {
 		}
 		a.add(adoption.Set)
 		for _, key := range adoption.Remove {
-			a.patch.Remove("/metadata/annotations/" + jsonpatch.Escape(key))
+			a.patch.Remove("/metadata/annotations/" + rawjson.EscapePointer(key))
 			delete(after, key)
 		}
 		maps.Copy(after, adoption.Set)
@@ -143,7 +142,7 @@ func (a *annotator) add(add map[string]string) {
 		a.patch.Add("/metadata/annotations", []byte("{}"))
 	}
 	for _, key := range slices.Sorted(maps.Keys(add)) {
-		a.patch.Add("/metadata/annotations/"+jsonpatch.Escape(key), jsonscan.AppendString(nil, add[key]))
+		a.patch.Add("/metadata/annotations/"+rawjson.EscapePointer(key), rawjson.AppendString(nil, add[key]))
 	}
 }
 
@@ -151,8 +150,8 @@ func (a *annotator) add(add map[string]string) {
 // identity.
 func (a *annotator) label(asks bool) {
 	object := a.object
-	path := "/metadata/labels/" + jsonpatch.Escape(annotations.IdentityLabel)
-	value := jsonscan.AppendString(nil, annotations.IdentityEnabled)
+	path := "/metadata/labels/" + rawjson.EscapePointer(annotations.IdentityLabel)
+	value := rawjson.AppendString(nil, annotations.IdentityEnabled)
 	if object.hasLabel && !annotations.IsGuarded(object.label) {
 		a.Warnings = append(a.Warnings, fmt.Sprintf("the label %s was %q, which has no meaning: a user can set it to %q",
 			annotations.IdentityLabel, object.label, annotations.IdentityRequired))
@@ -161,7 +160,7 @@ func (a *annotator) label(asks bool) {
 	case object.label == annotations.IdentityRequired:
 		// Only a user sets it or removes it.
 	case asks && !object.hasLabels:
-		member := append(jsonscan.AppendString([]byte("{"), annotations.IdentityLabel), ':')
+		member := append(rawjson.AppendString([]byte("{"), annotations.IdentityLabel), ':')
 		a.patch.Add("/metadata/labels", append(append(member, value...), '}'))
 	case asks && object.label != annotations.IdentityEnabled:
 		a.patch.Add(path, value)

@@ -11,8 +11,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/lanyard-dev/lanyard/internal/jsonscan"
 	"github.com/lanyard-dev/lanyard/internal/peer"
+	"github.com/lanyard-dev/lanyard/internal/rawjson"
 	"github.com/lanyard-dev/lanyard/internal/webhook/admission"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/mutate"
@@ -28,7 +28,7 @@ type ServiceAccountValidator struct {
 }
 
 // Read implements admission.Decider.
-func (v *ServiceAccountValidator) Read(s *jsonscan.Scanner, object *ServiceAccount) error {
+func (v *ServiceAccountValidator) Read(s *rawjson.Scanner, object *ServiceAccount) error {
 	return object.read(s, v.Settings)
 }
 

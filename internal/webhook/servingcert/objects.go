@@ -19,8 +19,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/lanyard-dev/lanyard/internal/jsonpatch"
-	"github.com/lanyard-dev/lanyard/internal/jsonscan"
+	"github.com/lanyard-dev/lanyard/internal/rawjson"
 )
 
 var (
@@ -128,15 +127,15 @@ func webhooksOf(configuration *unstructured.Unstructured) []webhook {
 
 // registrationPatch returns the patch that sets the caBundle of every webhook, or an empty
 // one if all have it. The patch applies only if the order of the webhooks has not changed.
-func registrationPatch(webhooks []webhook, bundle []byte) jsonpatch.Patch {
-	encoded := jsonscan.AppendString(nil, base64.StdEncoding.EncodeToString(bundle))
-	var patch jsonpatch.Patch
+func registrationPatch(webhooks []webhook, bundle []byte) rawjson.Patch {
+	encoded := rawjson.AppendString(nil, base64.StdEncoding.EncodeToString(bundle))
+	var patch rawjson.Patch
 	for i, w := range webhooks {
 		if bytes.Equal(w.ClientConfig.CABundle, bundle) {
 			continue
 		}
 		at := fmt.Sprintf("/webhooks/%d", i)
-		patch.Test(at+"/name", jsonscan.AppendString(nil, w.Name))
+		patch.Test(at+"/name", rawjson.AppendString(nil, w.Name))
 		patch.Add(at+"/clientConfig/caBundle", encoded)
 	}
 	return patch

@@ -16,7 +16,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
-	"github.com/lanyard-dev/lanyard/internal/token"
+	"github.com/lanyard-dev/lanyard/internal/exchange"
 )
 
 // startCloud starts a service that gives every request the same answer, and returns
@@ -96,7 +96,7 @@ var _ = Describe("token", func() {
 		code, out, errOut := lanyard(ctx, "token", "serviceaccount/cart", "--namespace", "shop", "--for", "aws", "--raw")
 		Expect(errOut).To(BeEmpty())
 		Expect(code).To(Equal(command.ExitOK))
-		claims, err := token.Parse(out)
+		claims, err := exchange.ParseToken(out)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(claims.Subject).To(Equal("system:serviceaccount:shop:cart"))
 		Expect(claims.Audience).To(Equal([]string{"sts.amazonaws.com"}))
@@ -112,7 +112,7 @@ var _ = Describe("token", func() {
 		for _, form := range *forms {
 			Expect(form).To(HaveKeyWithValue("RoleArn", []string{role}))
 			Expect(form).To(HaveKeyWithValue("RoleSessionName", []string{"cart@shop"}))
-			claims, err := token.Parse(form["WebIdentityToken"][0])
+			claims, err := exchange.ParseToken(form["WebIdentityToken"][0])
 			Expect(err).NotTo(HaveOccurred())
 			Expect(claims.Subject).To(Equal("system:serviceaccount:shop:cart"))
 		}
@@ -130,6 +130,16 @@ var _ = Describe("token", func() {
 		Expect(out).To(BeEmpty())
 		Expect(code).To(Equal(command.ExitFailed))
 		Expect(*forms).To(BeEmpty())
+	})
+
+	It("shows the token of each of several ServiceAccounts, and what is wrong with the others", func(ctx SpecContext) {
+		expectOutputs(ctx, "token-several", command.ExitOK, "token", "cart", "default", "--namespace", "shop", "--for", "vault")
+		url, ca, _ := startCloud(http.StatusForbidden, stsDenies)
+		args := []string{"token", "later", "sa/cart", "default", "--namespace", "shop", "--for", "aws"}
+		code, out, errOut := lanyard(ctx, append(args, "--exchange", "--endpoint", url, "--ca-file", ca)...)
+		Expect(errOut).To(And(HavePrefix("error: "), ContainSubstring("get serviceaccount shop/later: "), ContainSubstring("pods of serviceaccount shop/default: they get no token for aws")))
+		Expect(out).To(And(HavePrefix("token of serviceaccount shop/cart\n"), ContainSubstring("the cloud denies the token: AccessDenied")))
+		Expect(code).To(Equal(command.ExitFailed))
 	})
 
 	It("says which identity the pods lack", func(ctx SpecContext) {
@@ -152,6 +162,7 @@ var _ = Describe("token", func() {
 	},
 		Entry("no receiver", "--for is missing", "sa/cart"),
 		Entry("raw with exchange", "--raw cannot be used with --exchange", "sa/cart", "--for", "aws", "--raw", "--exchange"),
+		Entry("raw for several", "--raw: got 2 ServiceAccounts, want one", "cart", "default", "--for", "aws", "--raw"),
 		Entry("an exchange for an audience", "--exchange: lanyard cannot exchange tokens for \"vault\"", "sa/cart", "--for", "vault", "--exchange"),
 		Entry("an endpoint without an exchange", "--endpoint, --ca-file and --scope need --exchange", "sa/cart", "--for", "aws", "--endpoint", "https://x"),
 		Entry("another type", "deployment/cart: this command is for serviceaccount", "deployment/cart", "--for", "aws"),

@@ -16,6 +16,7 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/lanyard-dev/lanyard/internal/cli/cloud"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
 )
 
@@ -73,6 +74,55 @@ var _ = Describe("trust", func() {
 		Expect(errOut).To(HaveSuffix(unreadHint))
 		Expect(code).To(Equal(command.ExitOK))
 		Expect(out).To(And(ContainSubstring("--jwk-json-path jwks.json"), ContainSubstring(`{"keys":[{"use":"sig","kty":`)))
+	})
+
+	It("keeps the uploaded keys of other clusters", func(ctx SpecContext) {
+		uploaded := filepath.Join(GinkgoT().TempDir(), "uploaded.json")
+		args := []string{"trust", "gcp", "sa/cart", "--namespace", "shop", "--issuer", publicIssuer, "--workload-identity-provider", pool, "--part", "cluster"}
+		kids := func(args ...string) []string {
+			code, out, errOut := lanyard(ctx, args...)
+			Expect(code).To(Equal(command.ExitOK), errOut)
+			Expect(out).To(And(ContainSubstring("providers update-oidc "), Not(ContainSubstring("create-oidc"))))
+			_, keys, _ := strings.Cut(out, "<<'EOF'\n")
+			keys, _, _ = strings.Cut(keys, "\nEOF\n")
+			documents, err := cloud.Parse([]byte(`{"issuer":"x"}`), []byte(keys))
+			Expect(err).NotTo(HaveOccurred(), out)
+			return documents.KeyIDs()
+		}
+		keep := append(args, "--keep-keys", uploaded)
+		Expect(os.WriteFile(uploaded, []byte("\n"), 0o600)).To(Succeed())
+		own := kids(keep...)
+		Expect(own).NotTo(BeEmpty())
+		Expect(os.WriteFile(uploaded, []byte(`{"keys":[{"kty":"RSA","kid":"eu","n":"AQAB","e":"AQAB"},{"kty":"RSA","kid":"us","n":"AQAC","e":"AQAB"}]}`), 0o600)).To(Succeed())
+		Expect(kids(keep...)).To(ConsistOf(append([]string{"eu", "us"}, own...)))
+		Expect(kids(append(keep, "--remove-key", "eu")...)).To(ConsistOf(append([]string{"us"}, own...)))
+		for _, test := range []struct {
+			text, want string
+			args       []string
+		}{
+			{`{"keys":[{"kty":"RSA","kid":"eu","n":"AQAB","e":"AQAB","d":"AQAB"}]}`, `key "eu" is a private key`, keep},
+			{"no keys", "--keep-keys " + uploaded + ": keys: invalid", keep},
+			{"{}", "--remove-key needs --keep-keys", append(args, "--remove-key", "eu")},
+		} {
+			Expect(os.WriteFile(uploaded, []byte(test.text), 0o600)).To(Succeed())
+			code, out, errOut := lanyard(ctx, test.args...)
+			Expect(code).To(Equal(command.ExitFailed), out)
+			Expect(errOut).To(ContainSubstring(test.want))
+		}
+	})
+
+	It("shows how to remove what it creates", func(ctx SpecContext) {
+		newServiceAccount(ctx, "shop", "removed", map[string]string{"lanyard.dev/aws-role-arn": role, "lanyard.dev/aws-region": "eu-central-1", "lanyard.dev/audience": "common"})
+		args := []string{"trust", "aws", "removed", "--namespace", "shop", "--issuer", publicIssuer, "--remove"}
+		for _, part := range []string{"", "cluster", "all"} {
+			if part != "" {
+				args = append(args, "--part", part)
+			}
+			expectOutput(ctx, env.kubeconfig, strings.TrimSpace("trust-aws removed "+part), command.ExitOK, BeEmpty(), args...)
+		}
+		code, _, errOut := lanyard(ctx, append(args, "--output", "terraform")...)
+		Expect(code).To(Equal(command.ExitFailed))
+		Expect(errOut).To(ContainSubstring("--remove: the commands are for the shell, not for --output terraform"))
 	})
 
 	It("works before the ServiceAccount exists", func(ctx SpecContext) {

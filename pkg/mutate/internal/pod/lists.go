@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/lanyard-dev/lanyard/internal/jsonscan"
+	"github.com/lanyard-dev/lanyard/internal/rawjson"
 )
 
 // ReadLists reads the volumes, and the variables and mounts of the containers. For a pod from
@@ -36,7 +36,7 @@ func (p *Pod) checkLimits() error {
 // readLists reads the lists, and returns the number of their elements.
 func (p *Pod) readLists() (elements int, err error) {
 	p.Volumes, p.readOnly, p.variables, p.mounts, p.sources = p.Volumes[:0], p.readOnly[:0], p.variables[:0], p.mounts[:0], p.sources[:0]
-	r := reader{Scanner: new(jsonscan.Scanner), pod: p, elements: len(p.Containers)}
+	r := reader{Scanner: new(rawjson.Scanner), pod: p, elements: len(p.Containers)}
 	most := r.objects(p.VolumesText)
 	p.Volumes, p.sources = slices.Grow(p.Volumes, most), slices.Grow(p.sources, most)
 	err = r.list("volumes", p.VolumesText, r.volume)
@@ -114,7 +114,7 @@ func (r *reader) variable(index int) error {
 }
 
 func (r *reader) valueFrom(v *Variable) (err error) {
-	isObject := r.Kind() == jsonscan.Object
+	isObject := r.Kind() == rawjson.Object
 	from, err := r.Span(func() error {
 		return r.member("fieldRef", func() error {
 			return r.member("fieldPath", func() error { return r.bytes(&v.FieldPath) })
@@ -167,7 +167,7 @@ var (
 func (r *reader) volume(index int) error {
 	v, firstSource := Volume{Index: index}, len(r.pod.sources)
 	err := r.Object(func(key []byte) error {
-		isObject := r.Kind() == jsonscan.Object
+		isObject := r.Kind() == rawjson.Object
 		v.ReadOnly = v.ReadOnly || isObject && slices.Contains(alwaysReadOnly, string(key))
 		switch {
 		case string(key) == "name":
@@ -201,7 +201,7 @@ func (r *reader) projected(v *Volume) error {
 func (r *reader) source(int) error {
 	first := len(r.pod.sources)
 	err := r.Object(func(key []byte) error {
-		if r.Kind() != jsonscan.Object {
+		if r.Kind() != rawjson.Object {
 			return nil
 		}
 		switch string(key) {
@@ -248,7 +248,7 @@ func (r *reader) integer(into *int64) error {
 	}
 	number, err := strconv.ParseInt(string(text), 10, 64)
 	if err != nil {
-		return fmt.Errorf("got %s, want integer", jsonscan.Name(kind))
+		return fmt.Errorf("got %s, want integer", rawjson.KindName(kind))
 	}
 	*into = number
 	return nil

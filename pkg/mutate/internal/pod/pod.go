@@ -13,7 +13,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/lanyard-dev/lanyard/internal/jsonscan"
+	"github.com/lanyard-dev/lanyard/internal/rawjson"
 	"github.com/lanyard-dev/lanyard/internal/texts"
 )
 
@@ -142,7 +142,7 @@ func (p *Pod) RunsAsRoot() bool {
 		return false
 	}
 	user := int64(-1)
-	r := reader{Scanner: jsonscan.New(p.securityText), pod: p}
+	r := reader{Scanner: rawjson.NewScanner(p.securityText), pod: p}
 	err := r.member("runAsUser", func() error { return r.integer(&user) })
 	return err == nil && user == 0
 }

@@ -9,7 +9,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/lanyard-dev/lanyard/internal/jsonscan"
+	"github.com/lanyard-dev/lanyard/internal/rawjson"
 	"github.com/lanyard-dev/lanyard/internal/texts"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
@@ -42,9 +42,9 @@ var (
 // It leaves volumes, variables and mounts to ReadLists, because the pods of ServiceAccounts
 // without an identity, which are most, do not need them: reading them here would take 20 to
 // 35 % longer, and a mistake in them must not deny these pods.
-func (p *Pod) Read(s *jsonscan.Scanner, settings *annotations.Settings) error {
-	if s.Kind() != jsonscan.Object {
-		return fmt.Errorf("pod: got %s, want object", jsonscan.Name(s.Kind()))
+func (p *Pod) Read(s *rawjson.Scanner, settings *annotations.Settings) error {
+	if s.Kind() != rawjson.Object {
+		return fmt.Errorf("pod: got %s, want object", rawjson.KindName(s.Kind()))
 	}
 	*p = Pod{
 		Containers: p.Containers[:0], Volumes: p.Volumes[:0], limited: true,
@@ -56,7 +56,7 @@ func (p *Pod) Read(s *jsonscan.Scanner, settings *annotations.Settings) error {
 // ReadAll reads the JSON of a pod with all annotations and lists. null is an empty pod. It
 // enforces no limits, because it is for pods that an API server has stored.
 func ReadAll(text []byte) (*Pod, error) {
-	p, scanner := new(Pod), jsonscan.New(text)
+	p, scanner := new(Pod), rawjson.NewScanner(text)
 	err := (&reader{Scanner: scanner, pod: p}).read()
 	if err == nil {
 		err = withField("pod", scanner.End())
@@ -73,7 +73,7 @@ func ReadAll(text []byte) (*Pod, error) {
 
 // reader fills a Pod from JSON.
 type reader struct {
-	*jsonscan.Scanner
+	*rawjson.Scanner
 	settings *annotations.Settings // nil if all annotations are read
 	pod      *Pod
 	elements int  // of lists, as far as they were read
@@ -105,7 +105,7 @@ func (r *reader) Object(member func(key []byte) error) error {
 // elements: no API server sends them, and very many would take more memory than their text.
 func (r *reader) Array(element func(index int) error) error {
 	return r.Scanner.Array(func(i int) error {
-		if r.Kind() == jsonscan.Null {
+		if r.Kind() == rawjson.Null {
 			return nil
 		}
 		if err := element(i); err != nil {
@@ -134,7 +134,7 @@ func (r *reader) bytes(into *[]byte) (err error) {
 // text returns the JSON of the next value, without copying it, or nil for null.
 func (r *reader) text(into *[]byte) (err error) {
 	*into = nil
-	if r.Kind() != jsonscan.Null {
+	if r.Kind() != rawjson.Null {
 		*into, err = r.Raw()
 	}
 	return err
@@ -168,7 +168,7 @@ func (r *reader) podMember(key []byte) error {
 	}
 	switch string(key) {
 	case "metadata":
-		r.pod.HasMetadata = r.Kind() == jsonscan.Object
+		r.pod.HasMetadata = r.Kind() == rawjson.Object
 		return r.Object(r.metadata)
 	case "spec":
 		return r.Object(r.spec)
@@ -186,10 +186,10 @@ func (r *reader) metadata(key []byte) (err error) {
 	case "generateName":
 		r.pod.GenerateName, err = r.StringUpTo(texts.MaxName)
 	case "annotations":
-		r.pod.HasAnnotations = r.Kind() == jsonscan.Object
+		r.pod.HasAnnotations = r.Kind() == rawjson.Object
 		return r.Object(r.annotation)
 	case "labels":
-		r.pod.HasLabels = r.Kind() == jsonscan.Object
+		r.pod.HasLabels = r.Kind() == rawjson.Object
 		return r.Object(r.label)
 	}
 	return err
@@ -259,7 +259,7 @@ func (r *reader) spec(key []byte) (err error) {
 	case "securityContext":
 		return r.text(&r.pod.securityText)
 	case string(InitContainers):
-		r.pod.HasInitContainers = r.Kind() == jsonscan.Array
+		r.pod.HasInitContainers = r.Kind() == rawjson.Array
 		return r.containers(InitContainers)
 	case string(Containers):
 		return r.containers(Containers)

@@ -5,13 +5,14 @@ package pod_test
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"github.com/lanyard-dev/lanyard/internal/jsonscan"
+	"github.com/lanyard-dev/lanyard/internal/rawjson"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/mutate/internal/pod"
 )
@@ -20,7 +21,7 @@ import (
 func read(t *testing.T, text string) *pod.Pod {
 	t.Helper()
 	p := new(pod.Pod)
-	if err := p.Read(jsonscan.New([]byte(text)), new(annotations.Settings)); err != nil {
+	if err := p.Read(rawjson.NewScanner([]byte(text)), new(annotations.Settings)); err != nil {
 		t.Fatal(err)
 	}
 	return p
@@ -174,6 +175,88 @@ func TestReadAllHasNoLimits(t *testing.T) {
 	}
 }
 
+// A decision about a pod that ReadAll has read has the limits of any other.
+func TestReadListsChecksTheLimitsOfReadAll(t *testing.T) {
+	t.Parallel()
+	list := func(n int) string { return "[{}" + strings.Repeat(",{}", n-1) + "]" }
+	for spec, want := range map[string]bool{
+		`"containers":` + list(512): false, `"containers":` + list(513): true,
+		`"volumes":` + list(32768): false, `"volumes":` + list(32769): true,
+	} {
+		p, err := pod.ReadAll([]byte(`{"spec":{` + spec + `}}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := p.ReadLists(); errors.Is(err, pod.ErrTooLarge) != want {
+			t.Errorf("%.30s: got error %v, want %t", spec, err, want)
+		}
+	}
+}
+
+// A pod can opt out, however many annotations it has.
+func TestTheOptOutIsReadAfterTheMostAnnotations(t *testing.T) {
+	t.Parallel()
+	many := ""
+	for i := range 40 {
+		many += fmt.Sprintf(`"lanyard.dev/a%d":"",`, i)
+	}
+	got := read(t, `{"metadata":{"annotations":{`+many+`"lanyard.dev/inject":"false"}}}`).Annotations
+	if len(got) != 33 || got[annotations.Inject] != "false" {
+		t.Errorf("got %d annotations, and %q of %s, want 33 and false", len(got), got[annotations.Inject], annotations.Inject)
+	}
+}
+
+// The API server would reject the manifest.
+func TestAValueThatIsNoBooleanIsNotTrue(t *testing.T) {
+	t.Parallel()
+	for value, want := range map[string]bool{`true`: true, `false`: false, `null`: false, `"true"`: false, `1`: false, `{"a":true}`: false, `[true]`: false} {
+		p, err := pod.ReadAll([]byte(`{"spec":{"containers":[{"volumeMounts":[{"readOnly":` + value + `}]}]}}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := p.Containers[0].Mounts[0].ReadOnly; got != want {
+			t.Errorf("readOnly %s: got %t, want %t", value, got, want)
+		}
+	}
+}
+
+func TestVolumeReturnsTheLastOfAName(t *testing.T) {
+	t.Parallel()
+	p := pod.Pod{Volumes: []pod.Volume{{Index: 0, Name: b("a")}, {Index: 1, Name: b("a")}, {Index: 2, Name: b("c")}}}
+	if got := p.Volume("a"); got != &p.Volumes[1] {
+		t.Errorf("got %+v, want the volume at index 1", got)
+	}
+	if got := p.Volume("x"); got != nil {
+		t.Errorf("got %+v, want none", got)
+	}
+}
+
+func TestACloneHasItsOwnReadOnlyVolumes(t *testing.T) {
+	t.Parallel()
+	p := new(pod.Pod)
+	p.SetVolumes([]pod.Volume{{Name: b("a"), ReadOnly: true}})
+	p.Clone().SetVolumes([]pod.Volume{{Name: b("z"), ReadOnly: true}})
+	if !p.IsReadOnly(b("a")) || p.IsReadOnly(b("z")) {
+		t.Error("a change of the clone changed the pod")
+	}
+}
+
+// Unknown members of a manifest do not make a file a token.
+func TestATokenIsNoFile(t *testing.T) {
+	t.Parallel()
+	p, err := pod.ReadAll([]byte(`{"spec":{"volumes":[{"projected":{"sources":[
+		{"serviceAccountToken":{"audience":"aud","path":"token","fieldRef":{"fieldPath":"field"}}},
+		{"downwardAPI":{"items":[{"audience":"aud","path":"file","fieldRef":{"fieldPath":"field"}}]}}]}}]}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := &p.Volumes[0]
+	got := [4]bool{v.HasToken("aud", "token"), v.HasFile("field", "file"), v.HasToken("aud", "file"), v.HasFile("field", "token")}
+	if want := [4]bool{true, true, false, false}; got != want {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
 // A pod that was not read is an empty one, for the command line.
 func TestReadAllReadsNull(t *testing.T) {
 	t.Parallel()
@@ -213,11 +296,11 @@ func FuzzReadAll(f *testing.F) {
 	f.Add([]byte(`{"spec":{"containers":[{"env":[{"value":"\u0041","valueFrom":{"fieldRef":{}}}]}],"volumes":[{"projected":{"sources":null}}]}}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		all, err := pod.ReadAll(text)
-		if err == nil && jsonscan.New(text).Kind() == jsonscan.Null {
+		if err == nil && rawjson.NewScanner(text).Kind() == rawjson.Null {
 			return
 		}
 		p := new(pod.Pod)
-		errRead := p.Read(jsonscan.New(text), new(annotations.Settings))
+		errRead := p.Read(rawjson.NewScanner(text), new(annotations.Settings))
 		if errRead == nil {
 			errRead = p.ReadLists()
 		}

@@ -244,15 +244,15 @@ var denials = map[string]struct {
 	"AWS with another audience": {awsFull, func(_ *apiServer, _ *issuertest.Cluster, trust *emulated.Trust) {
 		trust.AWS.OpenIDConnectProviders[0].ClientIDList = []string{"other"}
 	}, []string{"InvalidIdentityToken", "is not a client ID", "aws iam add-client-id-to-open-id-connect-provider", "--client-id sts.amazonaws.com"}},
-	"AWS with another key":   {awsFull, unpublished, []string{"InvalidIdentityToken", "the published keys of the issuer are old", "lanyard check --issuer " + issuertest.URL}},
-	"AWS without the issuer": {awsFull, down, []string{"IDPCommunicationError", "AWS did not reach the issuer", "lanyard check --issuer"}},
+	"AWS with another key":   {awsFull, unpublished, []string{"InvalidIdentityToken", "the published keys of the issuer are outdated", "lanyard check --issuer " + issuertest.URL}},
+	"AWS without the issuer": {awsFull, down, []string{"IDPCommunicationError", "AWS cannot reach the issuer", "lanyard check --issuer"}},
 	"AWS with another subject": {awsFull, func(_ *apiServer, _ *issuertest.Cluster, trust *emulated.Trust) {
 		statement(trust).Condition["StringEquals"][strings.TrimPrefix(issuertest.URL, "https://")+":sub"] = emulated.Strings{"system:serviceaccount:shop:other"}
 	}, []string{"AccessDenied", "its trust policy names another issuer, subject or audience", "aws iam update-assume-role-policy --role-name cart", `"system:serviceaccount:shop:cart"`}},
 	"AWS without the role": {awsFull, func(_ *apiServer, _ *issuertest.Cluster, trust *emulated.Trust) { trust.AWS.Roles = nil },
 		[]string{"AccessDenied", "the role does not exist", "# aws iam create-role --role-name cart --path /team/"}},
 	"Azure with another issuer": {azureFull, func(_ *apiServer, _ *issuertest.Cluster, trust *emulated.Trust) { record(trust).Issuer += "/" },
-		[]string{"AADSTS700211", "no federated credential of the identity has this issuer", "az identity federated-credential create", "--issuer " + issuertest.URL + " "}},
+		[]string{"AADSTS700211", "no federated credential of the identity has exactly this issuer", "az identity federated-credential create", "--issuer " + issuertest.URL + " "}},
 	"Azure with another subject": {azureFull, func(_ *apiServer, _ *issuertest.Cluster, trust *emulated.Trust) {
 		record(trust).Subject = "system:serviceaccount:shop:other"
 	}, []string{"AADSTS700213", "has this namespace and ServiceAccount", "--subject system:serviceaccount:shop:cart"}},
@@ -261,7 +261,7 @@ var denials = map[string]struct {
 	}, []string{"AADSTS7002138", "capital letters", "--subject system:serviceaccount:shop:cart"}},
 	"Azure with another audience": {azureFull, func(_ *apiServer, _ *issuertest.Cluster, trust *emulated.Trust) {
 		record(trust).Audiences = []string{"other"}
-	}, []string{"AADSTS700212", "another audience", "az identity federated-credential update", "--audiences api://AzureADTokenExchange"}},
+	}, []string{"AADSTS700212", "the audiences of the federated credential and the token differ", "az identity federated-credential update", "--audiences api://AzureADTokenExchange"}},
 	"Azure without a credential": {azureFull, func(_ *apiServer, _ *issuertest.Cluster, trust *emulated.Trust) {
 		trust.Entra.Tenants[0].Applications[0].FederatedIdentityCredentials = nil
 	}, []string{"AADSTS70025", "has no federated credential", "az identity federated-credential create"}},
@@ -271,28 +271,28 @@ var denials = map[string]struct {
 	"Azure without the tenant": {azureFull, func(_ *apiServer, _ *issuertest.Cluster, trust *emulated.Trust) {
 		trust.Entra.Tenants[0].TenantID = "22222222-2222-4333-8444-555555555555"
 	}, []string{"AADSTS90002", "the tenant does not exist", "lanyard.dev/azure-tenant-id="}},
-	"Azure with another key":   {azureFull, unpublished, []string{"AADSTS7000272", "the published keys of the issuer are old", "lanyard check --issuer"}},
-	"Azure without the issuer": {azureFull, down, []string{"AADSTS90061", "Entra did not reach the issuer", "lanyard check --issuer"}},
+	"Azure with another key":   {azureFull, unpublished, []string{"AADSTS7000272", "the published keys of the issuer are outdated", "lanyard check --issuer"}},
+	"Azure without the issuer": {azureFull, down, []string{"AADSTS90061", "Entra cannot reach the issuer", "lanyard check --issuer"}},
 	"Azure with an elliptic key": {azureFull, func(cluster *apiServer, issuer *issuertest.Cluster, _ *emulated.Trust) {
 		cluster.key = issuertest.ECDSA(cluster.t, "key-2")
 		issuer.Publish(cluster.key)
 	}, []string{"AADSTS5002738", "--service-account-signing-key-file"}},
 	"Google Cloud with another issuer": {gcpFull, func(_ *apiServer, _ *issuertest.Cluster, trust *emulated.Trust) {
 		trust.Google.WorkloadIdentityPoolProviders[0].OIDC.IssuerURI += "/"
-	}, []string{"invalid_grant", "the provider of the pool has another issuer", "--issuer-uri " + issuertest.URL + "\n"}},
+	}, []string{"invalid_grant", "the provider of the pool has a different issuer", "--issuer-uri " + issuertest.URL + "\n"}},
 	"Google Cloud with another audience": {gcpFull, func(_ *apiServer, _ *issuertest.Cluster, trust *emulated.Trust) {
 		trust.Google.WorkloadIdentityPoolProviders[0].OIDC.AllowedAudiences = []string{"other"}
 	}, []string{"invalid_grant", "does not allow the audience", "--allowed-audiences https://iam.googleapis.com/" + poolOIDC}},
-	"Google Cloud with another key": {gcpFull, unpublished, []string{"invalid_grant", "the published keys of the issuer are old", "--jwk-json-path jwks.json"}},
+	"Google Cloud with another key": {gcpFull, unpublished, []string{"invalid_grant", "the published keys of the issuer are outdated", "--keep-keys uploaded.json"}},
 	"Google Cloud without the provider": {gcpFull, func(_ *apiServer, _ *issuertest.Cluster, trust *emulated.Trust) {
 		trust.Google.WorkloadIdentityPoolProviders = nil
-	}, []string{"invalid_target", "the pool or the provider is missing", "gcloud iam workload-identity-pools providers create-oidc kubernetes", "--jwk-json-path jwks.json"}},
+	}, []string{"invalid_target", "the pool or the provider is missing", "gcloud iam workload-identity-pools providers create-oidc kubernetes", "--keep-keys uploaded.json"}},
 	"Google Cloud without the member": {gcpFull, func(_ *apiServer, _ *issuertest.Cluster, trust *emulated.Trust) {
 		trust.Google.ServiceAccounts[0].Policy.Bindings = nil
 	}, []string{"PERMISSION_DENIED", "may not impersonate it", "gcloud iam service-accounts add-iam-policy-binding " + email, "--member " + principal}},
 	"Google Cloud with an old token": {gcpFull, func(cluster *apiServer, _ *issuertest.Cluster, _ *emulated.Trust) {
 		cluster.claims = map[string]any{"iat": 1700000000, "exp": 1700003600}
-	}, []string{"invalid_grant", "the clocks of control plane and cloud differ"}},
+	}, []string{"invalid_grant", "the clocks of the control plane and the cloud differ"}},
 }
 
 func TestCheckExplainsDenials(t *testing.T) {

@@ -1,7 +1,7 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package jsonpatch
+package rawjson
 
 import (
 	"fmt"

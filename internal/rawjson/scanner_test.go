@@ -1,7 +1,7 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package jsonscan_test
+package rawjson_test
 
 import (
 	"bytes"
@@ -13,12 +13,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/lanyard-dev/lanyard/internal/jsonscan"
+	"github.com/lanyard-dev/lanyard/internal/rawjson"
 )
 
 // skip reads the whole of text without looking at it.
 func skip(text []byte) error {
-	s := jsonscan.New(text)
+	s := rawjson.NewScanner(text)
 	if err := s.Skip(); err != nil {
 		return err
 	}
@@ -77,9 +77,9 @@ func FuzzSkip(f *testing.F) {
 }
 
 // decode decodes like encoding/json, with the scanner.
-func decode(s *jsonscan.Scanner) (any, error) {
+func decode(s *rawjson.Scanner) (any, error) {
 	switch s.Kind() {
-	case jsonscan.Object:
+	case rawjson.Object:
 		object := map[string]any{}
 		err := s.Object(func(key []byte) (err error) {
 			name := string(key)
@@ -87,7 +87,7 @@ func decode(s *jsonscan.Scanner) (any, error) {
 			return err
 		})
 		return object, err
-	case jsonscan.Array:
+	case rawjson.Array:
 		array := []any{}
 		err := s.Array(func(int) error {
 			element, err := decode(s)
@@ -95,7 +95,7 @@ func decode(s *jsonscan.Scanner) (any, error) {
 			return err
 		})
 		return array, err
-	case jsonscan.String:
+	case rawjson.String:
 		text, err := s.String()
 		return string(text), err
 	default:
@@ -117,7 +117,7 @@ func FuzzDecode(f *testing.F) {
 		if json.Unmarshal(text, &want) != nil {
 			return
 		}
-		got, err := decode(jsonscan.New(text))
+		got, err := decode(rawjson.NewScanner(text))
 		if err != nil {
 			t.Fatalf("%q: %v", text, err)
 		}
@@ -129,7 +129,7 @@ func FuzzDecode(f *testing.F) {
 
 func TestScannerSkipsUnreadValues(t *testing.T) {
 	t.Parallel()
-	s := jsonscan.New([]byte(`{"skipped":{"b":[1,2]},"read":"x","n":null,"list":[{"a":1},7,"z"]}`))
+	s := rawjson.NewScanner([]byte(`{"skipped":{"b":[1,2]},"read":"x","n":null,"list":[{"a":1},7,"z"]}`))
 	var got []string
 	err := s.Object(func(key []byte) error {
 		switch string(key) {
@@ -170,7 +170,7 @@ func TestScannerErrorsNameActualAndExpectedKind(t *testing.T) {
 		`%`:         `at byte 0: invalid character '%' at start of value, want object`,
 		``:          `unexpected end of JSON, want object`,
 	} {
-		s := jsonscan.New([]byte(text))
+		s := rawjson.NewScanner([]byte(text))
 		err := s.Object(func([]byte) error { return nil })
 		if err == nil {
 			err = s.End()
@@ -218,7 +218,7 @@ func FuzzAppendString(f *testing.F) {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		encoded := jsonscan.AppendString(nil, text)
+		encoded := rawjson.AppendString(nil, text)
 		var got, want string
 		if err := json.Unmarshal(encoded, &got); err != nil {
 			t.Fatalf("%q: %s: %v", text, encoded, err)
@@ -236,7 +236,7 @@ func FuzzAppendString(f *testing.F) {
 		if len(encoded) > len(standard) {
 			t.Errorf("%q: %d bytes, encoding/json needs %d", text, len(encoded), len(standard))
 		}
-		if !bytes.Equal(encoded, jsonscan.AppendString([]byte{}, text)) {
+		if !bytes.Equal(encoded, rawjson.AppendString([]byte{}, text)) {
 			t.Error("not deterministic")
 		}
 	})

@@ -1,7 +1,7 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package verify_test
+package exchange_test
 
 import (
 	"context"
@@ -19,24 +19,23 @@ import (
 	"time"
 
 	"github.com/lanyard-dev/lanyard/internal/exchange"
-	"github.com/lanyard-dev/lanyard/internal/verify"
 )
 
 const (
 	granted = `<AssumeRoleWithWebIdentityResponse><AssumeRoleWithWebIdentityResult><AssumedRoleUser><Arn>arn:aws:sts::111122223333:assumed-role/cart/s</Arn></AssumedRoleUser>` +
 		`<Credentials><SecretAccessKey>HIDDEN</SecretAccessKey><Expiration>2030-01-01T00:00:00Z</Expiration></Credentials></AssumeRoleWithWebIdentityResult></AssumeRoleWithWebIdentityResponse>`
-	refused = `<ErrorResponse><Error><Code>AccessDenied</Code><Message>Not authorized to perform sts:AssumeRoleWithWebIdentity</Message></Error></ErrorResponse>`
-	azure   = `{"error":"invalid_client","error_codes":[700213],"error_description":"AADSTS700213: No matching federated identity record found for presented assertion subject. Trace ID: 1"}`
-	google  = `{"access_token":"HIDDEN","expires_in":60}`
-	noImp   = `{"error":{"code":403,"status":"PERMISSION_DENIED","message":"Permission 'iam.serviceAccounts.getAccessToken' denied"}}`
+	refused     = `<ErrorResponse><Error><Code>AccessDenied</Code><Message>Not authorized to perform sts:AssumeRoleWithWebIdentity</Message></Error></ErrorResponse>`
+	azureDenial = `{"error":"invalid_client","error_codes":[700213],"error_description":"AADSTS700213: No matching federated identity record found for presented assertion subject. Trace ID: 1"}`
+	google      = `{"access_token":"HIDDEN","expires_in":60}`
+	noImp       = `{"error":{"code":403,"status":"PERMISSION_DENIED","message":"Permission 'iam.serviceAccounts.getAccessToken' denied"}}`
 
 	credentials = `{"audience":"//iam.googleapis.com/projects/1/locations/global/workloadIdentityPools/pool/providers/prov","token_url":"https://sts.googleapis.com/v1/token",` +
 		`"credential_source":{"file":"/gcp/token"},"service_account_impersonation_url":"https://iamcredentials.googleapis.com/v1/projects/-/serviceAccounts/a@b.iam.gserviceaccount.com:generateAccessToken"}`
 	profiles = "[default]\nrole_arn = x\n[profile audit]\nrole_arn = arn:aws:iam::111122223333:role/audit\n[profile chained]\nrole_arn = arn:aws:iam::111122223333:role/far\nsource_profile = audit\n"
 )
 
-// secret is the token of the pod.
-var secret = jwt(`{"alg":"RS256"}`) + "." + jwt(`{"iss":"https://issuer.example","sub":"system:serviceaccount:shop:cart","aud":["audience"]}`) + ".c2lnbmF0dXJl"
+// podToken is the token of the pod.
+var podToken = jwt(`{"alg":"RS256"}`) + "." + jwt(`{"iss":"https://issuer.example","sub":"system:serviceaccount:shop:cart","aud":["audience"]}`) + ".c2lnbmF0dXJl"
 
 func jwt(text string) string { return base64.RawURLEncoding.EncodeToString([]byte(text)) }
 
@@ -57,8 +56,8 @@ func run(t *testing.T, variables map[string]string, files map[string]string, tra
 	if err != nil {
 		t.Fatal(err)
 	}
-	client.Transport, client.Timeout = transport, verify.AttemptTimeout
-	v := &verify.Verifier{
+	client.Transport, client.Timeout = transport, exchange.AttemptTimeout
+	v := &exchange.Verifier{
 		Getenv: func(name string) string { return variables[name] },
 		ReadFile: func(name string, limit int64) ([]byte, error) {
 			if text, found := files[name]; found {
@@ -66,16 +65,12 @@ func run(t *testing.T, variables map[string]string, files map[string]string, tra
 			}
 			return nil, &os.PathError{Op: "open", Path: name, Err: os.ErrNotExist}
 		},
-		Client: client, Timeout: verify.DefaultTimeout, Log: func(line string) { log += line + "\n" },
+		Client: client, Timeout: exchange.VerifyTimeout, Log: func(line string) { log += line + "\n" },
 	}
 	start := time.Now()
 	err = v.Run(t.Context())
 	return log, time.Since(start), err
 }
-
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 // responding responds to all requests.
 func responding(status int, body string) roundTripper {
@@ -108,7 +103,7 @@ func silent(r *http.Request) (*http.Response, error) {
 
 func TestRun(t *testing.T) {
 	t.Parallel()
-	tokens := map[string]string{"/aws/token": secret, "/azure/token": secret, "/gcp/token": secret, "/gcp/credentials.json": credentials, "/aws/config": profiles}
+	tokens := map[string]string{"/aws/token": podToken, "/azure/token": podToken, "/gcp/token": podToken, "/gcp/credentials.json": credentials, "/aws/config": profiles}
 	denied := responding(403, refused)
 	for sentence, tt := range map[string]struct {
 		variables, files map[string]string
@@ -124,13 +119,13 @@ func TestRun(t *testing.T) {
 			[]string{"AWS denies the token of shop/cart: AccessDenied", "AWS accepts the token"},
 		},
 		"an outage, and then accepted": {onAWS, tokens, inTurn(failing(errors.New("refused")), responding(200, granted)), time.Second, nil, []string{"cannot reach AWS: refused"}},
-		"refused until the end": {onAWS, tokens, denied, verify.DefaultTimeout, []string{
+		"refused until the end": {onAWS, tokens, denied, exchange.VerifyTimeout, []string{
 			"AWS denies the token of shop/cart: AccessDenied: Not authorized to perform sts:AssumeRoleWithWebIdentity\n",
 			"Cause: the role does not exist, or its trust policy names another issuer, subject or audience.\n",
 			"Repair: let the trust policy of arn:aws:iam::111122223333:role/cart name the issuer https://issuer.example, the subject system:serviceaccount:shop:cart and the audience audience.\n",
 			"Commands: lanyard trust aws cart --namespace shop",
 		}, nil},
-		"Azure refuses": {onAzure, tokens, responding(401, azure), verify.DefaultTimeout, []string{
+		"Azure refuses": {onAzure, tokens, responding(401, azureDenial), exchange.VerifyTimeout, []string{
 			"Azure denies the token of shop/cart: AADSTS700213: No matching",
 			"Repair: give the client client a federated credential with the issuer https://issuer.example, the subject system:serviceaccount:shop:cart and the audience audience.",
 		}, nil},
@@ -139,32 +134,32 @@ func TestRun(t *testing.T) {
 				return responding(200, google)(r)
 			}
 			return responding(403, noImp)(r)
-		}, verify.DefaultTimeout, []string{
+		}, exchange.VerifyTimeout, []string{
 			"Repair: give principal://iam.googleapis.com/projects/1/locations/global/workloadIdentityPools/pool/subject/system:serviceaccount:shop:cart the role roles/iam.workloadIdentityUser on a@b.iam.gserviceaccount.com.",
 		}, nil},
-		"no network": {onAWS, tokens, failing(errors.New("dial tcp: i/o timeout")), verify.DefaultTimeout, []string{
+		"no network": {onAWS, tokens, failing(errors.New("dial tcp: i/o timeout")), exchange.VerifyTimeout, []string{
 			"cannot reach AWS: dial tcp: i/o timeout\nRepair: allow the pod to reach sts.eu-central-1.amazonaws.com in NetworkPolicies, firewalls, proxies and DNS.",
 		}, nil},
-		"a cloud that never responds": {onAWS, tokens, silent, verify.DefaultTimeout, []string{"cannot reach AWS: "}, nil},
+		"a cloud that never responds": {onAWS, tokens, silent, exchange.VerifyTimeout, []string{"cannot reach AWS: "}, nil},
 		"the answer before the end counts, and not the end": {onAWS, tokens, inTurn(
-			denied, denied, denied, denied, denied, denied, denied, denied, denied, denied, denied, denied, denied, denied, silent), verify.DefaultTimeout, []string{"AWS denies the token"}, nil},
-		"a proxy that responds": {onAWS, tokens, responding(200, "<html>"+secret+"</html>"), verify.DefaultTimeout, []string{"AWS: AssumeRoleWithWebIdentity at https://sts.eu-central-1.amazonaws.com/: the response with status 200 is not of this API"}, nil},
-		"no token":              {onAWS, nil, responding(200, granted), verify.DefaultTimeout, []string{"AWS: open /aws/token: file does not exist\nRepair: delete the pod"}, nil},
-		"a token that is none":  {onAWS, map[string]string{"/aws/token": "HIDDEN"}, responding(200, granted), verify.DefaultTimeout, []string{"AWS: token: got 1 parts"}, nil},
+			denied, denied, denied, denied, denied, denied, denied, denied, denied, denied, denied, denied, denied, denied, silent), exchange.VerifyTimeout, []string{"AWS denies the token"}, nil},
+		"a proxy that responds": {onAWS, tokens, responding(200, "<html>"+podToken+"</html>"), exchange.VerifyTimeout, []string{"AWS: AssumeRoleWithWebIdentity at https://sts.eu-central-1.amazonaws.com/: the response with status 200 is not of this API"}, nil},
+		"no token":              {onAWS, nil, responding(200, granted), exchange.VerifyTimeout, []string{"AWS: open /aws/token: file does not exist\nRepair: delete the pod"}, nil},
+		"a token that is none":  {onAWS, map[string]string{"/aws/token": "HIDDEN"}, responding(200, granted), exchange.VerifyTimeout, []string{"AWS: token: got 1 parts"}, nil},
 		"one cloud of two refuses": {merged(onAWS, onAzure), tokens, func(r *http.Request) (*http.Response, error) {
 			if strings.HasPrefix(r.URL.Host, "sts") {
 				return responding(200, granted)(r)
 			}
-			return responding(401, azure)(r)
-		}, verify.DefaultTimeout, []string{"Azure denies"}, []string{"AWS accepts"}},
+			return responding(401, azureDenial)(r)
+		}, exchange.VerifyTimeout, []string{"Azure denies"}, []string{"AWS accepts"}},
 		"a profile that is refused": {merged(onAWS, map[string]string{"AWS_CONFIG_FILE": "/aws/config"}), tokens, func(r *http.Request) (*http.Response, error) {
 			body, _ := io.ReadAll(r.Body)
 			if strings.Contains(string(body), "role%2Fcart") {
 				return responding(200, granted)(r)
 			}
 			return denied(r)
-		}, verify.DefaultTimeout, []string{"AWS, profile audit denies the token", "let the trust policy of arn:aws:iam::111122223333:role/audit name"}, []string{"AWS accepts"}},
-		"a text that is too long, with the token": {onAzure, tokens, responding(401, `{"error":"x","error_codes":[700213],"error_description":"bad `+secret+` \u001b[2J`+strings.Repeat("long ", 5000)+`"}`), verify.DefaultTimeout, []string{"bad [token] \\x1b[2Jlong"}, nil},
+		}, exchange.VerifyTimeout, []string{"AWS, profile audit denies the token", "let the trust policy of arn:aws:iam::111122223333:role/audit name"}, []string{"AWS accepts"}},
+		"a text that is too long, with the token": {onAzure, tokens, responding(401, `{"error":"x","error_codes":[700213],"error_description":"bad `+podToken+` \u001b[2J`+strings.Repeat("long ", 5000)+`"}`), exchange.VerifyTimeout, []string{"bad [token] \\x1b[2Jlong"}, nil},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			t.Parallel()
@@ -190,10 +185,10 @@ func TestRun(t *testing.T) {
 				if strings.Contains(text, "chained") {
 					t.Errorf("the profile without a token was presented:\n%s", text)
 				}
-				if strings.Contains(text, secret) || strings.Contains(text, "HIDDEN") || strings.Contains(text, "\x1b") {
+				if strings.Contains(text, podToken) || strings.Contains(text, "HIDDEN") || strings.Contains(text, "\x1b") {
 					t.Errorf("a secret or a control character is in:\n%s", text)
 				}
-				if err != nil && len(err.Error()) > verify.MaxMessage {
+				if err != nil && len(err.Error()) > exchange.MaxMessage {
 					t.Errorf("got a message of %d bytes", len(err.Error()))
 				}
 			})
@@ -217,8 +212,8 @@ func TestTheMessageIsBounded(t *testing.T) {
 		for i := range 16 {
 			config += fmt.Sprintf("[profile p%d]\nrole_arn = arn:aws:iam::111122223333:role/p%[1]d\n", i)
 		}
-		_, _, err := run(t, merged(onAWS, map[string]string{"AWS_CONFIG_FILE": "/aws/config"}), map[string]string{"/aws/token": secret, "/aws/config": config}, responding(403, refused))
-		if err == nil || len(err.Error()) != verify.MaxMessage || !strings.HasSuffix(err.Error(), "...") {
+		_, _, err := run(t, merged(onAWS, map[string]string{"AWS_CONFIG_FILE": "/aws/config"}), map[string]string{"/aws/token": podToken, "/aws/config": config}, responding(403, refused))
+		if err == nil || len(err.Error()) != exchange.MaxMessage || !strings.HasSuffix(err.Error(), "...") {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -230,9 +225,9 @@ func TestTheEndOfThePod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		client := &http.Client{Transport: responding(403, refused)}
-		v := &verify.Verifier{
-			Getenv: func(name string) string { return onAWS[name] }, ReadFile: func(string, int64) ([]byte, error) { return []byte(secret), nil },
-			Client: client, Timeout: verify.DefaultTimeout, Log: func(string) { cancel() },
+		v := &exchange.Verifier{
+			Getenv: func(name string) string { return onAWS[name] }, ReadFile: func(string, int64) ([]byte, error) { return []byte(podToken), nil },
+			Client: client, Timeout: exchange.VerifyTimeout, Log: func(string) { cancel() },
 		}
 		start := time.Now()
 		if err := v.Run(ctx); err == nil || !strings.Contains(err.Error(), "AWS denies") || time.Since(start) != 0 {

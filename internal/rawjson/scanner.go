@@ -1,10 +1,12 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package jsonscan walks through JSON with jsontext. Callers read the few values that they
-// need, in place. The rest is checked and skipped, neither decoded nor copied. It accepts the
-// same input as encoding/json: names may occur twice, and invalid UTF-8 becomes U+FFFD.
-package jsonscan
+// Package rawjson reads JSON in place, and writes JSON Patches (RFC 6902).
+//
+// A Scanner walks through JSON with jsontext. Callers read the few values that they need. The rest
+// is checked and skipped, neither decoded nor copied. It accepts the same input as encoding/json:
+// names may occur twice, and invalid UTF-8 becomes U+FFFD.
+package rawjson
 
 import (
 	"bytes"
@@ -27,8 +29,8 @@ const (
 	Null   = jsontext.KindNull
 )
 
-// Name returns the name of a kind for an error message.
-func Name(kind jsontext.Kind) string {
+// KindName returns the name of a kind for an error message.
+func KindName(kind jsontext.Kind) string {
 	switch kind {
 	case Object:
 		return "object"
@@ -42,7 +44,7 @@ func Name(kind jsontext.Kind) string {
 	return "no value"
 }
 
-// Scanner reads a JSON text from its start to its end. Make it with New.
+// Scanner reads a JSON text from its start to its end. Make it with NewScanner.
 type Scanner struct {
 	text    []byte
 	source  bytes.Buffer // of the text
@@ -52,9 +54,9 @@ type Scanner struct {
 // options make jsontext accept what encoding/json accepts.
 var options = []jsontext.Options{jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)}
 
-// New returns a Scanner at the start of text. text must not change while results
+// NewScanner returns a Scanner at the start of text. text must not change while results
 // of the Scanner are in use.
-func New(text []byte) *Scanner {
+func NewScanner(text []byte) *Scanner {
 	s := new(Scanner)
 	s.Reset(text)
 	return s
@@ -136,7 +138,7 @@ func (s *Scanner) open(kind jsontext.Kind) (done bool, err error) {
 		_, err := s.decoder.ReadToken()
 		return false, malformed(err)
 	}
-	return true, s.want(Name(kind))
+	return true, s.want(KindName(kind))
 }
 
 // close leaves the object or array if nothing else comes next in it.
@@ -254,7 +256,7 @@ var errEnd = errors.New("unexpected end of JSON")
 func (s *Scanner) want(what string) error {
 	kind := s.Kind()
 	if kind != jsontext.KindInvalid {
-		return fmt.Errorf("at byte %d: got %s, want %s", s.next(), Name(kind), what)
+		return fmt.Errorf("at byte %d: got %s, want %s", s.next(), KindName(kind), what)
 	}
 	_, err := s.decoder.ReadToken()
 	return fmt.Errorf("%w, want %s", malformed(err), what)

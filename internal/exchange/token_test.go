@@ -1,7 +1,7 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package token_test
+package exchange_test
 
 import (
 	"encoding/base64"
@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/lanyard-dev/lanyard/internal/token"
+	"github.com/lanyard-dev/lanyard/internal/exchange"
 )
 
 func encode(header, claims string) string {
@@ -26,7 +26,7 @@ const (
 
 func TestParse(t *testing.T) {
 	t.Parallel()
-	want := &token.Claims{
+	want := &exchange.Claims{
 		KeyID: "key-1", Algorithm: "RS256", Issuer: "https://issuer.example.com", Subject: "system:serviceaccount:shop:cart",
 		Audience: []string{"sts.amazonaws.com"},
 		IssuedAt: time.Date(2023, 11, 14, 22, 13, 20, 0, time.UTC), Expires: time.Date(2023, 11, 14, 23, 13, 20, 0, time.UTC),
@@ -39,7 +39,7 @@ func TestParse(t *testing.T) {
 	for name, text := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got, err := token.Parse(text)
+			got, err := exchange.ParseToken(text)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -63,7 +63,7 @@ func TestParseErrorsDoNotContainTheToken(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, err := token.Parse(test.text)
+			_, err := exchange.ParseToken(test.text)
 			if err == nil || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "secret") {
 				t.Errorf("got error %v, want it to contain %q, and nothing of the token", err, test.want)
 			}

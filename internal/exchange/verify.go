@@ -1,11 +1,7 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package verify is the program of the init container lanyard-verify: it presents the tokens of its
-// pod to the clouds, from the network of the pod, until the clouds accept them.
-//
-// It imports little, because the program must fit into the memory of the container.
-package verify
+package exchange
 
 import (
 	"cmp"
@@ -18,16 +14,14 @@ import (
 	"strings"
 	"time"
 
-	"github.com/lanyard-dev/lanyard/internal/exchange"
 	"github.com/lanyard-dev/lanyard/internal/provider"
 	"github.com/lanyard-dev/lanyard/internal/texts"
-	"github.com/lanyard-dev/lanyard/internal/token"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 const (
-	// DefaultTimeout is how long clouds may take to learn about a new trust: IAM is eventually consistent.
-	DefaultTimeout = 2 * time.Minute
+	// VerifyTimeout is how long clouds may take to learn about a new trust: IAM is eventually consistent.
+	VerifyTimeout = 2 * time.Minute
 	// AttemptTimeout limits one request.
 	AttemptTimeout = 10 * time.Second
 	// The pause after an attempt doubles, between these two.
@@ -40,7 +34,8 @@ const (
 	maxFile = 64 << 10
 )
 
-// Verifier presents the tokens of a pod.
+// Verifier is the program of the init container lanyard-verify: it presents the tokens of its pod to
+// the clouds, from the network of the pod, until the clouds accept them.
 type Verifier struct {
 	// Getenv returns the variable of a container of the pod, and ReadFile at most limit bytes of a
 	// file.
@@ -53,7 +48,7 @@ type Verifier struct {
 	Log func(line string)
 }
 
-// Run presents the tokens to each cloud of the pod until it accepts, or until Timeout has passed. The
+// Run presents the tokens to each cloud of the pod until it accepts, or until VerifyTimeout has passed. The
 // error is the message for people: the response, the cause and the repair for each cloud that did
 // not accept its token. It never contains a token.
 func (v *Verifier) Run(ctx context.Context) error {
@@ -81,7 +76,7 @@ func (v *Verifier) Run(ctx context.Context) error {
 // accepted now. The kubelet may have renewed a token since the last attempt.
 func (v *Verifier) attempt(ctx context.Context, accepted map[string]bool) (problems []string) {
 	for _, d := range provider.Builtin() {
-		cloud, exchanges := exchange.Clouds()[d.Name]
+		cloud, exchanges := Clouds()[d.Name]
 		if !exchanges {
 			continue
 		}
@@ -97,7 +92,7 @@ func (v *Verifier) attempt(ctx context.Context, accepted map[string]bool) (probl
 			if one.Source != "" || accepted[name] {
 				continue // credentials of another profile replace the token
 			}
-			answer, err := exchange.Do(ctx, v.Client, one)
+			answer, err := Do(ctx, v.Client, one)
 			if accepted[name] = err == nil && answer.Granted; accepted[name] {
 				v.Log(name + " accepts the token, as " + texts.Escape(answer.Identity))
 			} else {
@@ -109,11 +104,11 @@ func (v *Verifier) attempt(ctx context.Context, accepted map[string]bool) (probl
 }
 
 // request returns the request to a cloud, or nil if the pod has no identity there.
-func (v *Verifier) request(d *annotations.Provider, cloud *exchange.Cloud) (*exchange.Request, error) {
+func (v *Verifier) request(d *annotations.Provider, cloud *Cloud) (*Request, error) {
 	if !cloud.Asks(v.Getenv) {
 		return nil, nil
 	}
-	r := &exchange.Request{Provider: d.Name, Variables: map[string]string{}}
+	r := &Request{Provider: d.Name, Variables: map[string]string{}}
 	for i := range d.Variables {
 		r.Variables[d.Variables[i].Name] = v.Getenv(d.Variables[i].Name)
 	}
@@ -137,7 +132,7 @@ func (v *Verifier) request(d *annotations.Provider, cloud *exchange.Cloud) (*exc
 		return nil, err
 	}
 	r.Token = string(text)
-	claims, err := token.Parse(r.Token)
+	claims, err := ParseToken(r.Token)
 	if err != nil {
 		return nil, err
 	}
@@ -148,7 +143,7 @@ func (v *Verifier) request(d *annotations.Provider, cloud *exchange.Cloud) (*exc
 
 // problem describes a token that is not accepted: the response of the cloud, the cause, and the next
 // step.
-func problem(name string, r *exchange.Request, answer *exchange.Answer, err error) string {
+func problem(name string, r *Request, answer *Answer, err error) string {
 	if failed, ok := errors.AsType[*url.Error](err); ok {
 		host := failed.URL
 		if u, err := url.Parse(failed.URL); err == nil {
@@ -176,17 +171,17 @@ func problem(name string, r *exchange.Request, answer *exchange.Answer, err erro
 }
 
 // repair fills in the values of a cause's step.
-func repair(r *exchange.Request, step string) string {
+func repair(r *Request, step string) string {
 	values := annotations.Values{
 		"audience": r.Audience, "subject": "system:serviceaccount:" + r.Namespace + ":" + r.ServiceAccount,
 		"identity": cmp.Or(r.Variables["AWS_ROLE_ARN"], r.Variables["AZURE_CLIENT_ID"]),
 	}
-	if claims, err := token.Parse(r.Token); err == nil {
+	if claims, err := ParseToken(r.Token); err == nil {
 		values["issuer"] = claims.Issuer
 	}
 	if file, err := r.CredentialFile(); err == nil {
-		values["provider"], values["principal"] = strings.TrimPrefix(file.Audience, "//iam.googleapis.com/"), exchange.Principal(file.Audience, values["subject"])
-		values["identity"] = exchange.Impersonated(file.ImpersonationURL)
+		values["provider"], values["principal"] = strings.TrimPrefix(file.Audience, "//iam.googleapis.com/"), Principal(file.Audience, values["subject"])
+		values["identity"] = Impersonated(file.ImpersonationURL)
 	}
 	text, _ := values.Expand(step)
 	return text
@@ -195,7 +190,7 @@ func repair(r *exchange.Request, step string) string {
 // Clouds returns the titles of the clouds that the pod has an identity for.
 func (v *Verifier) Clouds() []string {
 	var titles []string
-	for _, cloud := range exchange.Clouds() {
+	for _, cloud := range Clouds() {
 		if cloud.Asks(v.Getenv) {
 			titles = append(titles, cloud.Title)
 		}

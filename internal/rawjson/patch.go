@@ -1,9 +1,7 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package jsonpatch writes JSON Patches (RFC 6902) as text. Values are JSON that
-// the caller has encoded.
-package jsonpatch
+package rawjson
 
 import (
 	"bytes"
@@ -11,7 +9,8 @@ import (
 	"strings"
 )
 
-// Patch is a list of operations. The zero value is an empty patch.
+// Patch is a JSON Patch: a list of operations, as text. Values are JSON that the caller has
+// encoded. The zero value is an empty patch.
 type Patch struct {
 	text []byte // without the closing bracket
 }
@@ -80,8 +79,8 @@ func (p *Patch) begin(operation string, path []byte) {
 	p.text = append(append(p.text, operation...), path...)
 }
 
-// Escape returns a member's name as a part of a JSON Pointer.
-func Escape(name string) string {
+// EscapePointer returns a member's name as a part of a JSON Pointer.
+func EscapePointer(name string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(name, "~", "~0"), "/", "~1")
 }
 

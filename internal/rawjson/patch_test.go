@@ -1,7 +1,7 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package jsonpatch_test
+package rawjson_test
 
 import (
 	"encoding/json"
@@ -13,7 +13,7 @@ import (
 
 	evanphx "github.com/evanphx/json-patch/v5"
 
-	"github.com/lanyard-dev/lanyard/internal/jsonpatch"
+	"github.com/lanyard-dev/lanyard/internal/rawjson"
 )
 
 func apply(t *testing.T, object string, patch []byte) (string, error) {
@@ -44,38 +44,38 @@ func checkApply(t *testing.T, object string, patch []byte, want string) {
 func TestPatchesApply(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
-		build  func(p *jsonpatch.Patch)
+		build  func(p *rawjson.Patch)
 		object string
 		text   string
 		want   string // "" if the patch fails
 	}{
 		"no operation is no patch": {
-			func(*jsonpatch.Patch) {}, `{"a":1}`, ``, `{"a":1}`},
+			func(*rawjson.Patch) {}, `{"a":1}`, ``, `{"a":1}`},
 		"capacity is not an operation": {
-			func(p *jsonpatch.Patch) { p.Grow(100) }, `{"a":1}`, ``, `{"a":1}`},
+			func(p *rawjson.Patch) { p.Grow(100) }, `{"a":1}`, ``, `{"a":1}`},
 		"one member is added": {
-			func(p *jsonpatch.Patch) { p.Add("/b", []byte(`{"c":2}`)) }, `{"a":1}`,
+			func(p *rawjson.Patch) { p.Add("/b", []byte(`{"c":2}`)) }, `{"a":1}`,
 			`[{"op":"add","path":"/b","value":{"c":2}}]`, `{"a":1,"b":{"c":2}}`},
 		"two operations are done in order": {
-			func(p *jsonpatch.Patch) { p.Add("/b", []byte(`[]`)); p.Add("/b/-", []byte(`1`)) }, `{}`,
+			func(p *rawjson.Patch) { p.Add("/b", []byte(`[]`)); p.Add("/b/-", []byte(`1`)) }, `{}`,
 			`[{"op":"add","path":"/b","value":[]},{"op":"add","path":"/b/-","value":1}]`, `{"b":[1]}`},
 		"a member is removed": {
-			func(p *jsonpatch.Patch) { p.Remove("/a") }, `{"a":1,"b":2}`,
+			func(p *rawjson.Patch) { p.Remove("/a") }, `{"a":1,"b":2}`,
 			`[{"op":"remove","path":"/a"}]`, `{"b":2}`},
 		"a test that holds lets the rest happen": {
-			func(p *jsonpatch.Patch) { p.Test("/a", []byte(`1`)); p.Remove("/a") }, `{"a":1}`,
+			func(p *rawjson.Patch) { p.Test("/a", []byte(`1`)); p.Remove("/a") }, `{"a":1}`,
 			`[{"op":"test","path":"/a","value":1},{"op":"remove","path":"/a"}]`, `{}`},
 		"a test that fails stops the patch": {
-			func(p *jsonpatch.Patch) { p.Test("/a", []byte(`2`)); p.Remove("/a") }, `{"a":1}`,
+			func(p *rawjson.Patch) { p.Test("/a", []byte(`2`)); p.Remove("/a") }, `{"a":1}`,
 			`[{"op":"test","path":"/a","value":2},{"op":"remove","path":"/a"}]`, ``},
 		"a member whose name is escaped": {
-			func(p *jsonpatch.Patch) { p.Add("/"+jsonpatch.Escape("x.dev/~1"), []byte(`1`)) }, `{}`,
+			func(p *rawjson.Patch) { p.Add("/"+rawjson.EscapePointer("x.dev/~1"), []byte(`1`)) }, `{}`,
 			`[{"op":"add","path":"/x.dev~1~01","value":1}]`, `{"x.dev/~1":1}`},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var p jsonpatch.Patch
+			var p rawjson.Patch
 			test.build(&p)
 			if got := string(p.Bytes()); got != test.text {
 				t.Errorf("got %s, want %s", got, test.text)
@@ -95,7 +95,7 @@ func TestPatchesApply(t *testing.T) {
 // The caller asks for the bytes more than once, and may add more in between.
 func TestBytesCanBeCalledAtAnyTime(t *testing.T) {
 	t.Parallel()
-	var p jsonpatch.Patch
+	var p rawjson.Patch
 	p.Grow(1000)
 	p.Add("/a", []byte(`1`))
 	for range 2 {
@@ -112,7 +112,7 @@ func TestBytesCanBeCalledAtAnyTime(t *testing.T) {
 func TestEscape(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]string{"": "", "a": "a", "a/b": "a~1b", "~": "~0", "~1": "~01", "/~0/": "~1~00~1"} {
-		if got := jsonpatch.Escape(name); got != want {
+		if got := rawjson.EscapePointer(name); got != want {
 			t.Errorf("%q: got %q, want %q", name, got, want)
 		}
 	}
@@ -157,7 +157,7 @@ func TestExtendTakesTheShorterOfTwoWays(t *testing.T) {
 			for i := range n {
 				texts = append(texts, fmt.Sprintf(`{"name":"%d"}`, i))
 			}
-			var p jsonpatch.Patch
+			var p rawjson.Patch
 			p.Extend([]byte(path), []byte("["+previous+"]"), encoded(texts))
 			got := string(p.Bytes())
 			a, b := oneByOne(path, texts), whole(path, previous, texts)
@@ -199,7 +199,7 @@ func TestExtendAddsAtTheEnd(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var p jsonpatch.Patch
+			var p rawjson.Patch
 			var list []byte
 			if test.list != "" {
 				list = []byte(test.list)
@@ -225,12 +225,12 @@ func checkExtend(t *testing.T, present bool, former, added []string) {
 		list = []byte(`[` + strings.Join(former, ", ") + `]`)
 		object = `{"a":{"l":` + string(list) + `}}`
 	}
-	var p jsonpatch.Patch
+	var p rawjson.Patch
 	p.Add("/b", []byte(`0`))
 	before := p.Size()
 	p.Extend([]byte(path), list, encoded(added))
 	size := p.Size() - before
-	if most := jsonpatch.SizeOfExtend(len(path), encoded(added)); size > most {
+	if most := rawjson.SizeOfExtend(len(path), encoded(added)); size > most {
 		t.Errorf("%d elements after %d: got %d bytes, want at most %d", len(added), len(former), size, most)
 	}
 	want := `{"a":{},"b":0}`
@@ -285,8 +285,8 @@ func TestGrowAllocatesSizeOfExtend(t *testing.T) {
 	elements := encoded([]string{`{"name":"a"}`, `{"name":"b"}`})
 	list := []byte("[" + strings.Repeat("1,", 300) + "1]")
 	allocations := testing.AllocsPerRun(10, func() {
-		var p jsonpatch.Patch
-		p.Grow(10 * jsonpatch.SizeOfExtend(len("/l"), elements))
+		var p rawjson.Patch
+		p.Grow(10 * rawjson.SizeOfExtend(len("/l"), elements))
 		for range 10 {
 			p.Extend([]byte("/l"), list, elements)
 		}

@@ -1,9 +1,7 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package token reads the claims of a ServiceAccount token, for people. It does not
-// verify the signature.
-package token
+package exchange
 
 import (
 	"encoding/base64"
@@ -31,9 +29,9 @@ type Claims struct {
 // ErrOpaque is the error for a token that is not a JSON Web Token.
 var ErrOpaque = errors.New("token")
 
-// Parse reads the header and the claims of a JSON Web Token. The error never
-// contains a part of the token.
-func Parse(token string) (*Claims, error) {
+// ParseToken reads the header and the claims of a JSON Web Token, and does not verify the signature.
+// The error never contains a part of the token.
+func ParseToken(token string) (*Claims, error) {
 	parts := strings.Split(strings.TrimSpace(token), ".")
 	if len(parts) != 3 {
 		return nil, fmt.Errorf("%w: got %d parts, want the 3 of a JSON Web Token", ErrOpaque, len(parts))
@@ -42,11 +40,11 @@ func Parse(token string) (*Claims, error) {
 		KeyID     string `json:"kid"`
 		Algorithm string `json:"alg"`
 
-		Issuer   string   `json:"iss"`
-		Subject  string   `json:"sub"`
-		Audience audience `json:"aud"`
-		IssuedAt int64    `json:"iat"`
-		Expires  int64    `json:"exp"`
+		Issuer   string    `json:"iss"`
+		Subject  string    `json:"sub"`
+		Audience audiences `json:"aud"`
+		IssuedAt int64     `json:"iat"`
+		Expires  int64     `json:"exp"`
 	}
 	for i, part := range []string{"header is", "claims are"} {
 		text, err := base64.RawURLEncoding.DecodeString(parts[i])
@@ -60,14 +58,14 @@ func Parse(token string) (*Claims, error) {
 	}, nil
 }
 
-// audience is one string or several (RFC 7519, section 4.1.3).
-type audience []string
+// audiences are one string or several (RFC 7519, section 4.1.3).
+type audiences []string
 
 // UnmarshalJSON reads both forms.
-func (a *audience) UnmarshalJSON(text []byte) error {
+func (a *audiences) UnmarshalJSON(text []byte) error {
 	var one string
 	if json.Unmarshal(text, &one) == nil {
-		*a = audience{one}
+		*a = audiences{one}
 		return nil
 	}
 	return json.Unmarshal(text, (*[]string)(a))
