@@ -5,7 +5,6 @@ package cli
 
 import (
 	"bytes"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -27,8 +26,14 @@ metadata:
 // runMigrate runs migrate without a cluster.
 func runMigrate(t *testing.T, input string, args ...string) (code int, out, errOut string) {
 	t.Helper()
+	return runOffline(t, input, append([]string{"migrate"}, args...)...)
+}
+
+// runOffline runs a command without a cluster.
+func runOffline(t *testing.T, input string, args ...string) (code int, out, errOut string) {
+	t.Helper()
 	var stdout, stderr bytes.Buffer
-	args = append([]string{"lanyard", "--kubeconfig", os.DevNull, "migrate"}, args...)
+	args = append([]string{"lanyard", "--kubeconfig", os.DevNull}, args...)
 	code = Run(t.Context(), args, genericiooptions.IOStreams{In: strings.NewReader(input), Out: &stdout, ErrOut: &stderr})
 	return code, stdout.String(), stderr.String()
 }
@@ -79,27 +84,23 @@ func TestMigrateListsTheFilesOfADirectory(t *testing.T) {
 	if text, err := os.ReadFile(file); err != nil || string(text) != annotated {
 		t.Errorf("the file changed: %s %v", text, err)
 	}
-	if code, stdin, errOut := runMigrate(t, annotated, "--from", "eks", "-f", "-"); code != command.ExitOK || !strings.Contains(stdin, "serviceaccount/cart in the namespace default, stdin") {
+	if code, stdin, errOut := runMigrate(t, annotated, "--from", "eks", "-f", "-"); code != command.ExitOK || !strings.Contains(stdin, "serviceaccount/cart in the namespace default, standard input") {
 		t.Errorf("the standard input: got the code %d, %s and %s, want the ServiceAccount", code, stdin, errOut)
 	}
 }
 
-func TestMigrateLimitsItsInput(t *testing.T) {
+// The limit is for all files together.
+func TestManifestsAreLimited(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	file := filepath.Join(dir, "big.yaml")
-	write(t, file, annotated+strings.Repeat("# comment\n", (4<<20)/10+1))
-	code, _, errOut := runMigrate(t, "", "--from", "eks", "-f", file)
-	if want := fmt.Sprintf("got more than %d bytes", (4 << 20)); code != command.ExitFailed || !strings.Contains(errOut, want) {
-		t.Errorf("got the code %d and %q, want 2 and %q", code, errOut, want)
+	for _, name := range []string{"a.yaml", "b.yaml"} {
+		write(t, filepath.Join(dir, name), annotated+strings.Repeat("# comment\n", command.MaxManifestBytes/20))
 	}
-	many := t.TempDir()
-	for i := range 10_000 + 1 {
-		write(t, filepath.Join(many, fmt.Sprintf("%d.yaml", i)), "")
-	}
-	code, _, errOut = runMigrate(t, "", "--from", "eks", "-f", many)
-	if want := fmt.Sprintf("got more than %d files", 10_000); code != command.ExitFailed || !strings.Contains(errOut, want) {
-		t.Errorf("got the code %d and %q, want 2 and %q", code, errOut, want)
+	for name, flag := range map[string]string{"migrate": "--from=eks", "inject": "--recursive"} {
+		code, _, errOut := runOffline(t, "", name, flag, "--filename", dir)
+		if want := "b.yaml: the files have more than 16777216 bytes"; code != 2 || !strings.Contains(errOut, want) {
+			t.Errorf("%s: got the code %d and %q, want 2 and %q", name, code, errOut, want)
+		}
 	}
 }
 

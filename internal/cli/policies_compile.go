@@ -17,9 +17,6 @@ import (
 	"github.com/lanyard-dev/lanyard/policies"
 )
 
-// maxCompileBytes limits the manifests to read, which are in memory with their objects.
-const maxCompileBytes = 16 << 20
-
 // compiler reads the ServiceAccounts to compile.
 type compiler struct {
 	*command.CLI
@@ -103,7 +100,7 @@ func (k *compiler) fromFiles(_ context.Context, do func(kind string, object anno
 
 // eachObject calls do for each object in the files, with the name of its file.
 func (k *compiler) eachObject(files *command.Selection, do func(file string, object *unstructured.Unstructured) error) error {
-	return files.EachText(k.In, maxCompileBytes, func(name string, text []byte) error {
+	return files.EachText(k.In, command.MaxManifestBytes, func(name string, text []byte) error {
 		return resource.NewLocalBuilder().Unstructured().Stream(bytes.NewReader(text), name).Flatten().Do().Visit(func(info *resource.Info, err error) error {
 			if err != nil {
 				return err

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package cli is the command line tool: lanyard, or kubectl lanyard. Each larger command has a
-// package of its own, with its decision, its flags and its output; label, policies and version are here.
+// package of its own, with its decision, its flags and its output; policies and version are here.
 package cli
 
 import (
@@ -73,7 +73,7 @@ func newRootCommand(c *command.CLI) *cobra.Command {
 		check.NewCommand(c),
 		workload.NewExplainCommand(c),
 		inject.NewCommand(c),
-		newLabelCommand(c),
+		migrate.NewLabelCommand(c),
 		migrate.NewCommand(c),
 		c.NewOptionsCommand(),
 		newPoliciesCommand(c),

@@ -9,13 +9,11 @@
 package probe
 
 import (
-	"cmp"
 	"context"
 	_ "embed" // the pod
 	"errors"
 	"fmt"
 	"regexp"
-	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -27,8 +25,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/lanyard-dev/lanyard/internal/cause"
-	"github.com/lanyard-dev/lanyard/internal/texts"
-	"github.com/lanyard-dev/lanyard/internal/version"
+	"github.com/lanyard-dev/lanyard/internal/finding"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/mutate"
 	"github.com/lanyard-dev/lanyard/pkg/mutate/injected"
@@ -148,165 +145,26 @@ func (collector) HandleWarningHeaderWithContext(ctx context.Context, code int, _
 	}
 }
 
-// Status is the outcome of one line.
-type Status string
-
-const (
-	// OK means that nothing needs to be done.
-	OK Status = "ok"
-	// Warning means that something should be done, but pods get their credentials.
-	Warning Status = "warning"
-	// Failed means that pods do not get their credentials, or soon will not.
-	Failed Status = "failed"
-	// Skipped means that the check could not run, so its result is unknown.
-	Skipped Status = "skipped"
-	// NotApplicable means that there is nothing to check.
-	NotApplicable Status = "not-applicable"
-)
-
-// Line is one finding.
-type Line struct {
-	Status Status `json:"status"`
-	// Text is the finding.
-	Text string `json:"text"`
-	// Missing is the right that the user lacks, for example "list pods in the namespace shop".
-	Missing string `json:"missing,omitempty"`
-	// Fix is an instruction, and Link is the page with details.
-	Fix  string `json:"fix,omitempty"`
-	Link string `json:"link,omitempty"`
-	// Commands are the commands of Fix, one per line.
-	Commands string `json:"commands,omitempty"`
-}
-
-// String formats the finding, its fix, and the page with details.
-func (l *Line) String() string {
-	return strings.Join(slices.DeleteFunc([]string{texts.Escape(l.Text), l.Fix, l.Link}, func(part string) bool { return part == "" }), "\n  ")
-}
-
-// Section is a group of lines.
-type Section struct {
-	Name  string `json:"name"`
-	Lines []Line `json:"lines"`
-}
-
-// Report is everything that was checked.
-type Report struct {
-	Sections []Section `json:"sections"`
-	// Summary counts the lines of each status.
-	Summary map[Status]int `json:"summary,omitempty"`
-}
-
-// Summarize fills the summary.
-func (r *Report) Summarize() {
-	r.Summary = map[Status]int{OK: 0, Warning: 0, Failed: 0, Skipped: 0, NotApplicable: 0}
-	for _, section := range r.Sections {
-		for _, line := range section.Lines {
-			r.Summary[line.Status]++
-		}
-	}
-}
-
-// Count returns the number of lines with this status.
-func (r *Report) Count(status Status) int {
-	counted := Report{Sections: r.Sections}
-	counted.Summarize()
-	return counted.Summary[status]
-}
-
-// Link returns the URL of a page in docs, for the version of this build.
-func Link(page string) string { return version.Page("docs/" + page) }
-
-// Passed returns a line with the status OK.
-func Passed(format string, args ...any) Line {
-	return Line{Status: OK, Text: fmt.Sprintf(format, args...)}
-}
-
-// Warn returns a line with the status Warning. The link is a page below docs.
-func Warn(fix, link, format string, args ...any) Line {
-	return Line{Status: Warning, Text: fmt.Sprintf(format, args...), Fix: fix, Link: Link(link)}
-}
-
-// Fail returns a line with the status Failed. The link is a page below docs.
-func Fail(fix, link, format string, args ...any) Line {
-	return Line{Status: Failed, Text: fmt.Sprintf(format, args...), Fix: fix, Link: Link(link)}
-}
-
-// Skip returns a line for something that could not be checked.
-func Skip(fix, format string, args ...any) Line {
-	return Line{Status: Skipped, Text: fmt.Sprintf(format, args...), Fix: fix}
-}
-
-// DoesNotApply returns a line for a check that does not apply to this cluster.
-func DoesNotApply(format string, args ...any) Line {
-	return Line{Status: NotApplicable, Text: fmt.Sprintf(format, args...)}
-}
-
-// Unreadable returns the line for something that could not be read. Neither a missing right
-// nor a lost connection is a mistake of the installation.
-func Unreadable(what string, err error) Line {
-	if right := MissingRight(err); right != "" {
-		return NoRight(right, "%s cannot be read", what)
-	}
-	return Skip("Check the connection to the API server.", "%s cannot be read: %v", what, err)
-}
-
-// NoRight returns the line for a part that the user may not read. right is the missing right,
-// for example "list pods in the namespace shop".
-func NoRight(right, format string, args ...any) Line {
-	fix := "Ask an administrator for the ClusterRole view."
-	_, namespace, isNamespaced := strings.Cut(right, " in the namespace ")
-	switch {
-	case strings.HasPrefix(right, "create "):
-		fix = "Choose a namespace in which you may create pods, with --namespace."
-	case strings.Contains(right, ".admissionregistration.k8s.io") || strings.Contains(right, " /"):
-		fix = "Ask an administrator for the ClusterRole lanyard-view."
-	case isNamespaced:
-		fix = "Ask an administrator for the ClusterRole view in the namespace " + namespace + "."
-	}
-	line := Skip(fix, "%s: you may not %s", fmt.Sprintf(format, args...), right)
-	line.Missing, line.Link = right, Link("operations/README.md#rights-of-readers")
-	return line
-}
-
-// forbidden matches the API server's description of a missing right. Denials of objects have
-// another form.
-var forbidden = regexp.MustCompile(`cannot ([a-z]+) (?:resource "([^"]+)" in API group "([^"]*)"|path "([^"]+)")(?: in the namespace "([^"]+)")?`)
-
-// MissingRight returns the right that the user lacks, or "" for any other error, such as a
-// denial of the object.
-func MissingRight(err error) string {
-	match := forbidden.FindStringSubmatch(fmt.Sprint(err))
-	if match == nil || !apierrors.IsForbidden(err) {
-		return ""
-	}
-	right := match[1] + " " + cmp.Or(match[4], schema.GroupResource{Group: match[3], Resource: match[2]}.String())
-	if match[5] != "" {
-		right += " in the namespace " + match[5]
-	}
-	return right
-}
-
 // DryRun judges the dry run of a pod of the ServiceAccount with the probe label: whether the
 // API server can call the webhook, and whether the pod would get credentials.
-func DryRun(s *annotations.Settings, serviceAccount string, answer Answer) []Section {
-	called := Probe(answer.Err)
-	var tried Line
+func DryRun(s *annotations.Settings, serviceAccount string, answer Answer) (called, tried finding.Finding) {
+	called = Probe(answer.Err)
 	switch {
-	case called.Status == OK:
+	case called.Status == finding.OK:
 		tried = Injection(s, serviceAccount, answer)
 	case noServiceAccount.MatchString(answer.Err.Error()):
 		tried = NoServiceAccount(serviceAccount)
-	case called.Status == Failed:
-		tried = Skip("Correct the cause first.", "pods of ServiceAccount %s were not tested: the API server cannot call the webhook", serviceAccount)
+	case called.Status == finding.Failed:
+		tried = finding.Skip("", "Correct the cause first.", "", "pods of ServiceAccount %s were not tested: the API server cannot call the webhook", serviceAccount)
 	default:
-		tried = Skip(called.Fix, "pods of ServiceAccount %s were not tested: no dry run reached the webhook", serviceAccount)
+		tried = finding.Skip("", called.Fix, "", "pods of ServiceAccount %s were not tested: no dry run reached the webhook", serviceAccount)
 	}
-	return []Section{{Name: "probe", Lines: []Line{called}}, {Name: "dry run", Lines: []Line{tried}}}
+	return called, tried
 }
 
 // NoServiceAccount is the line for a ServiceAccount that does not exist.
-func NoServiceAccount(serviceAccount string) Line {
-	return Fail("Create it, or correct the name.", "reference/annotations.md", "ServiceAccount %s does not exist", serviceAccount)
+func NoServiceAccount(serviceAccount string) finding.Finding {
+	return finding.Fail("", "Create it, or correct the name.", "reference/annotations.md", "ServiceAccount %s does not exist", serviceAccount)
 }
 
 // noServiceAccount matches the error for a pod whose ServiceAccount does not exist.
@@ -314,32 +172,32 @@ var noServiceAccount = regexp.MustCompile(`error looking up service account \S+:
 
 // Probe judges the error of a dry run with the probe label. A denial by Lanyard proves that
 // the webhook was called.
-func Probe(err error) Line {
+func Probe(err error) finding.Finding {
 	if err == nil || Denied(err) {
-		return Passed("the API server can call the webhook")
+		return finding.Passed("the API server can call the webhook")
 	}
 	if strings.Contains(err.Error(), Webhook) {
 		why := cause.Webhook(err.Error())
-		return Fail(why.Advice(), why.Link, "the API server cannot call the webhook: %v", err)
+		return finding.Fail("", why.Advice(), why.Link, "the API server cannot call the webhook: %v", err)
 	}
-	if right := MissingRight(err); right != "" {
+	if right := finding.LackedRight(err); right != "" {
 		return Unasked(right)
 	}
 	var status apierrors.APIStatus
 	if errors.As(err, &status) {
-		return Skip("Choose another namespace with --namespace, or set the image, labels or other fields of the pod with --overrides.",
+		return finding.Skip("", "Choose another namespace with --namespace, or set the image, labels or other fields of the pod with --overrides.", "",
 			"the dry run of a pod was denied, but not by Lanyard: %v", err)
 	}
-	return Skip("Check the connection to the API server.", "the API server did not respond to the dry run of a pod: %v", err)
+	return finding.Skip("", "Check the connection to the API server.", "", "the API server did not respond to the dry run of a pod: %v", err)
 }
 
 // Unasked returns the line for a user who lacks the right to send the dry run.
-func Unasked(right string) Line {
-	return NoRight(right, "could not determine whether the API server can call the webhook")
+func Unasked(right string) finding.Finding {
+	return finding.NoRight(right, "could not determine whether the API server can call the webhook")
 }
 
 // Injection judges the dry run of a pod whose ServiceAccount needs credentials.
-func Injection(s *annotations.Settings, serviceAccount string, answer Answer) Line {
+func Injection(s *annotations.Settings, serviceAccount string, answer Answer) finding.Finding {
 	read, err := &injected.Pod{}, answer.Err
 	if err == nil {
 		read, err = injected.Read(answer.Pod.Object, s)
@@ -352,8 +210,8 @@ func Injection(s *annotations.Settings, serviceAccount string, answer Answer) Li
 	case read.Volume == "":
 		err = fmt.Errorf("the pod has no volume %s, but annotation %s=%s", mutate.VolumeName, annotations.Injected, strings.Join(read.Providers, ","))
 	default:
-		return Passed("pods of ServiceAccount %s get credentials: %s, from volume %s", serviceAccount, providers, read.Volume)
+		return finding.Passed("pods of ServiceAccount %s get credentials: %s, from volume %s", serviceAccount, providers, read.Volume)
 	}
 	namespace, name, _ := strings.Cut(serviceAccount, "/")
-	return Fail("Run: lanyard explain serviceaccount "+name+" --namespace "+namespace, "reference/reasons.md", "pods of ServiceAccount %s get no credentials: %v", serviceAccount, err)
+	return finding.Fail("", "Run: lanyard explain serviceaccount "+name+" --namespace "+namespace, "reference/reasons.md", "pods of ServiceAccount %s get no credentials: %v", serviceAccount, err)
 }

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/lanyard-dev/lanyard/internal/finding"
 	"github.com/lanyard-dev/lanyard/internal/probe"
 	"github.com/lanyard-dev/lanyard/internal/provider"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
@@ -45,7 +46,7 @@ func TestWhenAPodCountsAsInjected(t *testing.T) {
 			if test.error != "" {
 				want = "pods of ServiceAccount n/a get no credentials: " + test.error
 			}
-			if !strings.HasPrefix(got.Text, want) || (got.Status == probe.OK) != (test.error == "") {
+			if !strings.HasPrefix(got.Text, want) || (got.Status == finding.OK) != (test.error == "") {
 				t.Errorf("got %q, want %q", got.Text, want)
 			}
 		})

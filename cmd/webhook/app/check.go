@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	cliflag "k8s.io/component-base/cli/flag"
 
+	"github.com/lanyard-dev/lanyard/internal/finding"
 	"github.com/lanyard-dev/lanyard/internal/options"
 	"github.com/lanyard-dev/lanyard/internal/probe"
 )
@@ -67,7 +68,7 @@ func newCheckCommand(width int) *cobra.Command {
 
 // run retries until nothing has failed. After the timeout it returns the last
 // findings.
-func (o *checkOptions) run(ctx context.Context) (*probe.Report, error) {
+func (o *checkOptions) run(ctx context.Context) ([]finding.Finding, error) {
 	if o.namespace == "" || o.serviceAccount == "" {
 		return nil, errors.New("--namespace and --service-account are required")
 	}
@@ -87,14 +88,14 @@ func (o *checkOptions) run(ctx context.Context) (*probe.Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	var last *probe.Report
+	var last []finding.Finding
 	err = wait.PollUntilContextTimeout(ctx, time.Second, o.timeout, true, func(ctx context.Context) (bool, error) {
 		answer := client.Create(ctx, o.namespace, probe.Pod(o.serviceAccount, overrides))
-		found := &probe.Report{Sections: probe.DryRun(settings, o.namespace+"/"+o.serviceAccount, answer)}
+		called, tried := probe.DryRun(settings, o.namespace+"/"+o.serviceAccount, answer)
 		if last == nil || ctx.Err() == nil {
-			last = found // otherwise err is the error of the timeout
+			last = []finding.Finding{called, tried} // otherwise err is the error of the timeout
 		}
-		return found.Count(probe.Failed)+found.Count(probe.Skipped) == 0, nil
+		return called.Status == finding.OK && tried.Status == finding.OK, nil
 	})
 	if last == nil {
 		return nil, err
@@ -102,17 +103,14 @@ func (o *checkOptions) run(ctx context.Context) (*probe.Report, error) {
 	return last, nil
 }
 
-// show writes the lines of a report. The returned error contains the lines that failed or
-// were skipped.
-func show(w io.Writer, found *probe.Report) error {
+// show writes findings. The returned error contains those that failed or were skipped.
+func show(w io.Writer, found []finding.Finding) error {
 	var failures []error
-	for _, section := range found.Sections {
-		for _, line := range section.Lines {
-			if line.Status == probe.Failed || line.Status == probe.Skipped {
-				failures = append(failures, errors.New(line.String()))
-			} else if _, err := fmt.Fprintln(w, line.String()); err != nil {
-				return err
-			}
+	for _, f := range found {
+		if f.Status == finding.Failed || f.Status == finding.Skipped {
+			failures = append(failures, errors.New(f.String()))
+		} else if _, err := fmt.Fprintln(w, f.String()); err != nil {
+			return err
 		}
 	}
 	return errors.Join(failures...)

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/lanyard-dev/lanyard/internal/probe"
+	"github.com/lanyard-dev/lanyard/internal/finding"
 )
 
 func TestCheckReportsMistakes(t *testing.T) {
@@ -33,12 +33,9 @@ func TestCheckReportsMistakes(t *testing.T) {
 // The error contains what failed, so that users see it last.
 func TestCheckShowsItsLines(t *testing.T) {
 	t.Parallel()
-	report := &probe.Report{Sections: []probe.Section{
-		{Name: "probe", Lines: []probe.Line{{Status: probe.OK, Text: "called"}}},
-		{Name: "dry run", Lines: []probe.Line{{Status: probe.Failed, Text: "no credentials", Fix: "Annotate it."}, {Status: probe.Skipped, Text: "not tried"}}},
-	}}
+	found := []finding.Finding{{Status: finding.OK, Text: "called"}, {Status: finding.Failed, Text: "no credentials", Fix: "Annotate it."}, {Status: finding.Skipped, Text: "not tried"}}
 	var out bytes.Buffer
-	if err := show(&out, report); err == nil || err.Error() != "no credentials\n  Annotate it.\nnot tried" {
+	if err := show(&out, found); err == nil || err.Error() != "no credentials\n  Annotate it.\nnot tried" {
 		t.Errorf("got %v", err)
 	}
 	if out.String() != "called\n" {

@@ -25,37 +25,27 @@ import (
 
 	"github.com/lanyard-dev/lanyard/internal/cli/cloud"
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
-	"github.com/lanyard-dev/lanyard/internal/cli/finding"
 	"github.com/lanyard-dev/lanyard/internal/cli/workload"
+	"github.com/lanyard-dev/lanyard/internal/finding"
 	"github.com/lanyard-dev/lanyard/internal/peer"
-	"github.com/lanyard-dev/lanyard/internal/probe"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/mutate/injected"
 	"github.com/lanyard-dev/lanyard/policies"
 )
-
-// page returns the link of a page below docs.
-func page(name string) string { return finding.Page(name) }
 
 // Version checks the version of the API server, for example v1.36.3.
 func Version(version string) finding.Finding {
 	parsed, err := utilversion.ParseGeneric(version)
 	switch {
 	case err != nil:
-		return finding.Finding{
-			Status: finding.Skipped, Reason: "version_unknown", Text: fmt.Sprintf("the Kubernetes version %q cannot be parsed", version),
-			Fix: "Lanyard needs 1.29 or newer.",
-		}
+		return finding.Skip("version_unknown", "Lanyard needs 1.29 or newer.", "",
+			"the Kubernetes version %q cannot be parsed", version)
 	case !parsed.AtLeast(utilversion.MustParseGeneric("1.29.0")):
-		return finding.Finding{
-			Status: finding.Failed, Reason: "version_too_old", Text: fmt.Sprintf("Kubernetes is %s, but Lanyard needs 1.29 or newer", version),
-			Fix: "Upgrade Kubernetes to 1.30 or newer.", Link: page("install/README.md"),
-		}
+		return finding.Fail("version_too_old", "Upgrade Kubernetes to 1.30 or newer.", "install/README.md",
+			"Kubernetes is %s, but Lanyard needs 1.29 or newer", version)
 	case !parsed.AtLeast(utilversion.MustParseGeneric("1.30.0")):
-		return finding.Finding{
-			Status: finding.Warning, Reason: "version_without_guard", Text: fmt.Sprintf("Kubernetes is %s: the guard and the fences need 1.30", version),
-			Fix: "Upgrade Kubernetes to 1.30 or newer.", Link: page("concepts/guard.md"),
-		}
+		return finding.Warn("version_without_guard", "Upgrade Kubernetes to 1.30 or newer.", "concepts/guard.md",
+			"Kubernetes is %s: the guard and the fences need 1.30", version)
 	}
 	return finding.Passed("Kubernetes is %s", version)
 }
@@ -69,10 +59,8 @@ const maxSkew = 30 * time.Second
 func Clocks(here time.Duration, nodes map[string]time.Duration) []finding.Finding {
 	var found []finding.Finding
 	if here.Abs() > maxSkew {
-		found = append(found, finding.Finding{
-			Status: finding.Warning, Reason: "clock_skew", Text: "the clock of this machine is " + skewOf(here, " of") + " that of the API server: times in the output of lanyard are wrong",
-			Fix: "Synchronize the clock of this machine.", Link: page("troubleshooting/cloud-denies.md"),
-		})
+		found = append(found, finding.Warn("clock_skew", "Synchronize the clock of this machine.", "troubleshooting/cloud-denies.md",
+			"the clock of this machine is %s that of the API server: times in the output of lanyard are wrong", skewOf(here, " of")))
 	}
 	var wrong []string
 	for _, name := range slices.Sorted(maps.Keys(nodes)) {
@@ -81,10 +69,8 @@ func Clocks(here time.Duration, nodes map[string]time.Duration) []finding.Findin
 		}
 	}
 	if len(wrong) > 0 {
-		found = append(found, finding.Finding{
-			Status: finding.Warning, Reason: "clock_skew", Text: "the clocks of nodes differ from that of the API server: " + strings.Join(wrong, ", ") + ": kubelets may renew tokens too late, and clouds may reject the tokens",
-			Fix: "Synchronize the clocks of these nodes, for example with chrony.", Link: page("troubleshooting/cloud-denies.md"),
-		})
+		found = append(found, finding.Warn("clock_skew", "Synchronize the clocks of these nodes, for example with chrony.", "troubleshooting/cloud-denies.md",
+			"the clocks of nodes differ from that of the API server: %s: kubelets may renew tokens too late, and clouds may reject the tokens", strings.Join(wrong, ", ")))
 	}
 	switch {
 	case len(nodes) == 0:
@@ -116,10 +102,8 @@ func orPassed(found []finding.Finding, format string, args ...any) []finding.Fin
 func Registration(mutating *admissionregistrationv1.MutatingWebhookConfiguration, validating []admissionregistrationv1.ValidatingWebhookConfiguration, unread error) []finding.Finding {
 	var found []finding.Finding
 	incomplete := func(format string, args ...any) {
-		found = append(found, finding.Finding{
-			Status: finding.Failed, Reason: "registration_incomplete", Text: fmt.Sprintf(format, args...),
-			Fix: "Install the manifests or the chart again.", Link: page("install/README.md"),
-		})
+		found = append(found, finding.Fail("registration_incomplete", "Install the manifests or the chart again.", "install/README.md",
+			format, args...))
 	}
 	for _, want := range []struct{ name, purpose string }{
 		{cluster.PodWebhook, "injects pods"},
@@ -165,10 +149,8 @@ func Peers(all []admissionregistrationv1.MutatingWebhookConfiguration, name stri
 			found, switching = append(found, finding.Passed("%s Lanyard adopts its annotations.", text)), true
 			continue
 		}
-		found = append(found, finding.Finding{
-			Status: finding.Warning, Reason: "other_webhook", Text: text,
-			Fix: "The page shows how to migrate from it. Lanyard does not change fields that a container already sets.", Link: page("migrate/README.md"),
-		})
+		found = append(found, finding.Warn("other_webhook", "The page shows how to migrate from it. Lanyard does not change fields that a container already sets.", "migrate/README.md",
+			"%s", text))
 	}
 	return orPassed(found, "no other webhook injects identities"), switching
 }
@@ -179,11 +161,8 @@ func DuringSwitch(f finding.Finding) finding.Finding {
 	if f.Status != finding.Failed {
 		return f
 	}
-	return finding.Finding{
-		Status: finding.Warning, Reason: "guard_off_during_switch",
-		Text: "the guard is off during the migration: while no replica responds, pods get only the credentials of the other webhook",
-		Fix:  "Turn on the guard after the migration.", Link: page("migrate/README.md"),
-	}
+	return finding.Warn("guard_off_during_switch", "Turn on the guard after the migration.", "migrate/README.md",
+		"the guard is off during the migration: while no replica responds, pods get only the credentials of the other webhook")
 }
 
 // Replicas checks the pods behind the Service of the webhook, except finished, evicted and
@@ -204,10 +183,8 @@ func Replicas(namespace, service, deployment string, pods []corev1.Pod) finding.
 		}
 	}
 	name, in := namespace+"/"+service, " --namespace "+namespace
-	f := finding.Finding{
-		Status: finding.Failed, Reason: "replicas_not_ready", Text: fmt.Sprintf("Service %s has no ready replica, of %d", name, replicas),
-		Fix: "To see why: kubectl describe " + selected + in, Link: page("troubleshooting/webhook-down.md#are-the-replicas-ready"),
-	}
+	f := finding.Fail("replicas_not_ready", "To see why: kubectl describe "+selected+in, "troubleshooting/webhook-down.md#are-the-replicas-ready",
+		"Service %s has no ready replica, of %d", name, replicas)
 	switch {
 	case replicas == 0:
 		f.Reason, f.Text = "no_replicas", fmt.Sprintf("Service %s has no pods", name)
@@ -217,10 +194,8 @@ func Replicas(namespace, service, deployment string, pods []corev1.Pod) finding.
 		}
 	case ready == 0:
 	case ready == 1:
-		f = finding.Finding{
-			Status: finding.Warning, Reason: "one_replica", Text: fmt.Sprintf("Service %s has 1 ready replica, of %d", name, replicas),
-			Fix: "Run two replicas: with only one, every restart is an outage.", Link: page("operations/README.md#when-it-is-down"),
-		}
+		f = finding.Warn("one_replica", "Run two replicas: with only one, every restart is an outage.", "operations/README.md#when-it-is-down",
+			"Service %s has 1 ready replica, of %d", name, replicas)
 	case ready < replicas:
 		f.Status, f.Text = finding.Warning, fmt.Sprintf("Service %s has %d ready replicas, of %d", name, ready, replicas)
 	default:
@@ -262,17 +237,13 @@ func Certificates(mutating *admissionregistrationv1.MutatingWebhookConfiguration
 		if len(same[text]) > 1 {
 			of = "webhooks " + strings.Join(same[text], ", ")
 		}
-		found = append(found, finding.Finding{
-			Status: finding.Failed, Reason: "ca_bundle", Text: of + ": caBundle: " + text,
-			Fix: "Find out why the program that sets the caBundle did not set it.", Link: page("troubleshooting/webhook-down.md#the-cabundle-is-wrong"),
-		})
+		found = append(found, finding.Fail("ca_bundle", "Find out why the program that sets the caBundle did not set it.", "troubleshooting/webhook-down.md#the-cabundle-is-wrong",
+			"%s: caBundle: %s", of, text))
 	}
 	end := first.UTC().Format(time.RFC3339)
 	if len(found) == 0 && first.Sub(now) < 7*24*time.Hour {
-		found = append(found, finding.Finding{
-			Status: finding.Warning, Reason: "ca_expires", Text: fmt.Sprintf("webhook %s: caBundle: the last CA expires at %s", of, end),
-			Fix: "Find out why the program that renews the CA did not renew it.", Link: page("install/certificates.md#renewal"),
-		})
+		found = append(found, finding.Warn("ca_expires", "Find out why the program that renews the CA did not renew it.", "install/certificates.md#renewal",
+			"webhook %s: caBundle: the last CA expires at %s", of, end))
 	}
 	return orPassed(found, "the CA in the caBundle is valid until %s", end)
 }
@@ -293,7 +264,7 @@ func lastDay(bundle []byte) (last time.Time, err error) {
 // Guard checks what happens to new pods while no replica of the webhook responds. policies is
 // nil before Kubernetes 1.30, which has no guard.
 func Guard(mutating *admissionregistrationv1.MutatingWebhookConfiguration, policies *cluster.Policies) finding.Finding {
-	f := finding.Finding{Status: finding.Warning, Link: page("concepts/guard.md")}
+	f := finding.Finding{Status: finding.Warning, Link: finding.Page("concepts/guard.md")}
 	wrong, install, then := "the guard needs Kubernetes 1.30", "Upgrade Kubernetes to 1.30 or newer", "."
 	if policies != nil {
 		wrong, install, then = policies.Guard(mutating), "Install the guard", ", and set failurePolicy to Ignore."
@@ -323,7 +294,7 @@ func Leftovers(left []cluster.Leftover, alone bool) []finding.Finding {
 	for _, l := range left {
 		names, denies = append(names, l.Name), denies || l.DeniesPods
 	}
-	f := finding.Finding{Status: finding.Warning, Reason: "leftover", Fix: "Remove them: " + remove, Link: page("operations/README.md#remove-it")}
+	f := finding.Finding{Status: finding.Warning, Reason: "leftover", Fix: "Remove them: " + remove, Link: finding.Page("operations/README.md#remove-it")}
 	switch of := "ValidatingAdmissionPolicyBindings " + strings.Join(names, ", "); {
 	case len(left) == 0:
 		return nil
@@ -351,15 +322,13 @@ func scope(namespace string) (where, flag string) {
 // also select by the label.
 func Unguarded(namespace string, n int, example string, byPolicies bool) finding.Finding {
 	where, flag := scope(namespace)
-	f := finding.Finding{
-		Status: finding.Warning, Reason: "unguarded", Text: fmt.Sprintf("%d ServiceAccounts%s need credentials but lack the guard's label, for example %s", n, where, example),
-		Fix: "Run: lanyard label serviceaccounts " + flag, Link: page("operations/monitoring.md#lanyardunguardedserviceaccounts"),
-	}
+	f := finding.Warn("unguarded", "Run: lanyard label serviceaccounts "+flag, "operations/monitoring.md#lanyardunguardedserviceaccounts",
+		"%d ServiceAccounts%s need credentials but lack the guard's label, for example %s", n, where, example)
 	switch {
 	case n == 0:
 		return finding.Passed("every ServiceAccount%s that needs credentials has the guard's label", where)
 	case byPolicies:
-		f.Status, f.Link = finding.Failed, page("policies.md#install")
+		f.Status, f.Link = finding.Failed, finding.Page("policies.md#install")
 		f.Text = fmt.Sprintf("%d ServiceAccounts%s are older than the policies and lack their label, for example %s: new pods start without credentials", n, where, example)
 	}
 	return f
@@ -376,29 +345,23 @@ func Pods(namespace string, states map[injected.State]int) []finding.Finding {
 	}
 	var found []finding.Finding
 	if n := workload.Outdated(states); n > 0 {
-		found = append(found, finding.Finding{
-			Status: finding.Warning, Reason: "outdated", Text: fmt.Sprintf("%s must be replaced: %d stale, %d without credentials", count(n), states[injected.Stale], states[injected.Without]),
-			Fix: "Run: lanyard status --stale " + flag, Link: page("troubleshooting/no-credentials.md#pods-with-an-old-identity-or-none"),
-		})
+		found = append(found, finding.Warn("outdated", "Run: lanyard status --stale "+flag, "troubleshooting/no-credentials.md#pods-with-an-old-identity-or-none",
+			"%s must be replaced: %d stale, %d without credentials", count(n), states[injected.Stale], states[injected.Without]))
 	}
 	if shadowed := states[workload.Shadowed]; shadowed > 0 {
-		found = append(found, finding.Finding{
-			Status: finding.Warning, Reason: string(workload.Shadowed), Text: fmt.Sprintf("SDKs may ignore the credentials of %s, because of variables in their containers", count(shadowed)),
-			Fix: "To see the variables, run: lanyard status " + flag, Link: page("cli/status.md"),
-		})
+		found = append(found, finding.Warn(string(workload.Shadowed), "To see the variables, run: lanyard status "+flag, "cli/status.md",
+			"SDKs may ignore the credentials of %s, because of variables in their containers", count(shadowed)))
 	}
 	return orPassed(found, "every pod%s has the credentials that its ServiceAccount asks for", where)
 }
 
 // Unread reports the error for which the settings of the webhook could not be read.
 func Unread(err error) finding.Finding {
-	if right := probe.MissingRight(err); right != "" {
+	if right := finding.LackedRight(err); right != "" {
 		return finding.NoRight(right, "the settings of the webhook cannot be read, so the built-in defaults are used")
 	}
-	return finding.Finding{
-		Status: finding.Warning, Reason: "settings_unread", Text: fmt.Sprintf("the settings of the webhook cannot be read, so the built-in defaults are used: %v", err),
-		Fix: "Pass the webhook's configuration file with --config.", Link: page("cli/README.md#settings-of-the-webhook"),
-	}
+	return finding.Warn("settings_unread", "Pass the webhook's configuration file with --config.", "cli/README.md#settings-of-the-webhook",
+		"the settings of the webhook cannot be read, so the built-in defaults are used: %v", err)
 }
 
 // Attempts combines the findings about dry runs over several connections. servers is the
@@ -414,10 +377,8 @@ func Attempts(tried []finding.Finding, servers int) finding.Finding {
 	case len(tried) == 1, passed == 0:
 		return tried[0]
 	case bad >= 0:
-		return finding.Finding{
-			Status: finding.Failed, Reason: "one_api_server", Text: fmt.Sprintf("the webhook was called in %d of %s: %s", passed, of, tried[bad].Text),
-			Fix: "Find the API server that cannot reach the webhook: look at its log and its route to the pods.", Link: page("troubleshooting/webhook-down.md#the-probe"),
-		}
+		return finding.Fail("one_api_server", "Find the API server that cannot reach the webhook: look at its log and its route to the pods.", "troubleshooting/webhook-down.md#the-probe",
+			"the webhook was called in %d of %s: %s", passed, of, tried[bad].Text)
 	}
 	return finding.Passed("the API server can call the webhook: it did in %d of %s", passed, of)
 }
@@ -449,7 +410,8 @@ func Fences(mutating *admissionregistrationv1.MutatingWebhookConfiguration, poli
 			found = append(found, maybeFence(wrong, unread))
 		case fence.suffix == cluster.FenceRegistration && !selfManaged:
 		default:
-			found = append(found, finding.Finding{Status: finding.Warning, Reason: "fence_missing", Text: wrong + ": " + fence.without, Fix: "Install the fences.", Link: page(fencesPage)})
+			found = append(found, finding.Warn("fence_missing", "Install the fences.", fencesPage,
+				"%s: %s", wrong, fence.without))
 		}
 	}
 	return orPassed(found, "the fences are in place")
@@ -463,7 +425,8 @@ func PolicyFences(p *cluster.Injecting) (found []finding.Finding) {
 			continue
 		}
 		if wrong := p.Fences.Denies(p.Prefix() + fence.inPolicies); wrong != "" {
-			found = append(found, finding.Finding{Status: finding.Warning, Reason: "fence_missing", Text: wrong + ": " + fence.without, Fix: applyPolicies, Link: page("policies.md")})
+			found = append(found, finding.Warn("fence_missing", applyPolicies, "policies.md",
+				"%s: %s", wrong, fence.without))
 		}
 	}
 	return orPassed(found, "the fences are in place")
@@ -475,11 +438,8 @@ func ReservedIssuer(p *cluster.Injecting, issuer string) []finding.Finding {
 	if p == nil || slices.Contains(slices.Concat(annotations.CommonAPIServerAudiences(), p.Source.ReservedAudiences), issuer) {
 		return nil
 	}
-	return []finding.Finding{{
-		Status: finding.Failed, Reason: "issuer_not_reserved",
-		Text: "a ServiceAccount can ask for tokens that are valid for the API server: the policies do not reserve the audience " + issuer,
-		Fix:  "Apply the output of lanyard policies again, with the issuer in --reserved-audiences.", Link: page("policies.md"),
-	}}
+	return []finding.Finding{finding.Fail("issuer_not_reserved", "Apply the output of lanyard policies again, with the issuer in --reserved-audiences.", "policies.md",
+		"a ServiceAccount can ask for tokens that are valid for the API server: the policies do not reserve the audience %s", issuer)}
 }
 
 const applyPolicies = "Apply the output of lanyard policies again."
@@ -489,13 +449,11 @@ const fencesPage = "concepts/guard.md#the-fences"
 // maybeFence reports a missing fence that the installation may or may not need.
 func maybeFence(wrong string, unread error) finding.Finding {
 	wrong += ", and could not determine whether it is needed"
-	if right := probe.MissingRight(unread); right != "" {
+	if right := finding.LackedRight(unread); right != "" {
 		return finding.NoRight(right, "%s", wrong)
 	}
-	return finding.Finding{
-		Status: finding.Warning, Reason: "fence_missing", Text: fmt.Sprintf("%s: %v", wrong, unread),
-		Fix: "Install the fences if the webhook issues its own certificate.", Link: page(fencesPage),
-	}
+	return finding.Warn("fence_missing", "Install the fences if the webhook issues its own certificate.", fencesPage,
+		"%s: %v", wrong, unread)
 }
 
 // Issuer checks the issuer of the cluster's tokens. public are the documents that a cloud
@@ -503,29 +461,24 @@ func maybeFence(wrong string, unread error) finding.Finding {
 // current signing key, or empty if it is unknown.
 func Issuer(cluster, public *cloud.Documents, publicErr error, signing string) []finding.Finding {
 	name := cluster.Discovery.Issuer
-	f := finding.Finding{Status: finding.Warning, Reason: "issuer_not_public", Link: page("issuer.md#choose-where-the-documents-are")}
+	const documentsPage = "issuer.md#choose-where-the-documents-are"
 	switch {
 	case publicErr != nil:
-		f.Text = fmt.Sprintf("the issuer %s cannot be read from here: %v", name, publicErr)
-		f.Fix = "If this machine has internet access, publish the discovery document and the keys."
-		return []finding.Finding{f}
+		return []finding.Finding{finding.Warn("issuer_not_public", "If this machine has internet access, publish the discovery document and the keys.", documentsPage,
+			"the issuer %s cannot be read from here: %v", name, publicErr)}
 	case public == nil:
-		f.Text = fmt.Sprintf("the issuer %s is not public", name)
-		f.Fix = "For AWS and Azure, set an issuer that they can read. For Google Cloud, upload the keys to the provider."
-		return []finding.Finding{f}
+		return []finding.Finding{finding.Warn("issuer_not_public", "For AWS and Azure, set an issuer that they can read. For Google Cloud, upload the keys to the provider.", documentsPage,
+			"the issuer %s is not public", name)}
 	}
 	var found []finding.Finding
 	if signing != "" && cluster.Keys[signing] == "" {
-		found = append(found, finding.Finding{
-			Status: finding.Failed, Reason: "key_not_served", Text: fmt.Sprintf("the cluster signs tokens with key %s, but does not serve it", signing),
-			Fix: "Pass the public key to every API server with --service-account-key-file.", Link: page("issuer.md#change-the-key"),
-		})
+		found = append(found, finding.Fail("key_not_served", "Pass the public key to every API server with --service-account-key-file.", "issuer.md#change-the-key",
+			"the cluster signs tokens with key %s, but does not serve it", signing))
 	}
 	wrong, foreign := cloud.Compare(cluster, public, signing)
 	for _, wrong := range wrong {
-		f.Status, f.Reason, f.Text, f.Link = finding.Failed, "issuer_differs", wrong+": clouds deny the tokens", page("issuer.md#publish-the-documents")
-		f.Fix = "Publish the documents of the cluster again: lanyard trust issuer --to PLACE, with --fleet if other clusters have this issuer."
-		found = append(found, f)
+		found = append(found, finding.Fail("issuer_differs", "Publish the documents of the cluster again: lanyard trust issuer --to PLACE, with --fleet if other clusters have this issuer.", "issuer.md#publish-the-documents",
+			"%s: clouds deny the tokens", wrong))
 	}
 	found = orPassed(found, "the issuer %s is public and serves all keys of the cluster", name)
 	if len(foreign) > 0 {
@@ -537,18 +490,14 @@ func Issuer(cluster, public *cloud.Documents, publicErr error, signing string) [
 // noRight returns the finding for an object that the user may not create.
 func noRight(resource, namespace string) finding.Finding {
 	where, _ := scope(namespace)
-	return finding.Finding{
-		Status: finding.Failed, Reason: finding.MissingRight, Text: fmt.Sprintf("you may not create %s%s", resource, where),
-		Fix: "Install as a cluster administrator.", Link: page("install/README.md"),
-	}
+	return finding.Fail(finding.MissingRight, "Install as a cluster administrator.", "install/README.md",
+		"you may not create %s%s", resource, where)
 }
 
 // Absent returns the finding for a cluster without an installation.
 func Absent() finding.Finding {
-	return finding.Finding{
-		Status: finding.Failed, Reason: "not_installed", Text: "Lanyard is not installed: no MutatingWebhookConfiguration has a webhook " + cluster.PodWebhook,
-		Fix: "Install it. To see whether the cluster is ready: lanyard check --pre", Link: page("install/README.md"),
-	}
+	return finding.Fail("not_installed", "Install it. To see whether the cluster is ready: lanyard check --pre", "install/README.md",
+		"Lanyard is not installed: no MutatingWebhookConfiguration has a webhook %s", cluster.PodWebhook)
 }
 
 // Several returns the finding for a cluster with several installations, of which the first
@@ -570,11 +519,8 @@ func Several(i *cluster.Installation) finding.Finding {
 	if i.Ready[0] == i.Ready[1] { // both serve, or nobody knows
 		fix = "Choose one to keep. To remove all but " + i.Registrations[0].Name + ": "
 	}
-	return finding.Finding{
-		Status: finding.Failed, Reason: "several_installations",
-		Text: fmt.Sprintf("Lanyard is installed %d times: MutatingWebhookConfigurations %s", len(i.Registrations), strings.Join(names, ", ")),
-		Fix:  fix + cluster.Remove(others), Link: page("operations/README.md#remove-it"),
-	}
+	return finding.Fail("several_installations", fix+cluster.Remove(others), "operations/README.md#remove-it",
+		"Lanyard is installed %d times: MutatingWebhookConfigurations %s", len(i.Registrations), strings.Join(names, ", "))
 }
 
 // Installed warns about an existing installation.
@@ -582,20 +528,16 @@ func Installed(found []*admissionregistrationv1.MutatingWebhookConfiguration) []
 	if len(found) == 0 {
 		return nil
 	}
-	return []finding.Finding{{
-		Status: finding.Warning, Reason: "installed", Text: "Lanyard is already installed: MutatingWebhookConfiguration " + cluster.Names(found),
-		Fix: "Upgrade it, or remove it first.", Link: page("install/upgrade.md"),
-	}}
+	return []finding.Finding{finding.Warn("installed", "Upgrade it, or remove it first.", "install/upgrade.md",
+		"Lanyard is already installed: MutatingWebhookConfiguration %s", cluster.Names(found))}
 }
 
 // Injecting checks the policies with which the API server itself injects. by describes the
 // whole installation.
 func Injecting(p *cluster.Injecting, by string) finding.Finding {
 	if p.Problem != "" {
-		return finding.Finding{
-			Status: finding.Failed, Reason: "policies_incomplete", Text: p.Problem + ": new pods may lack credentials",
-			Fix: applyPolicies, Link: page("policies.md"),
-		}
+		return finding.Fail("policies_incomplete", applyPolicies, "policies.md",
+			"%s: new pods may lack credentials", p.Problem)
 	}
 	return finding.Passed("pods are injected by %s: the API server needs no replica", by)
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/cloud"
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
-	"github.com/lanyard-dev/lanyard/internal/cli/finding"
+	"github.com/lanyard-dev/lanyard/internal/finding"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
@@ -179,7 +179,7 @@ func (k *checkCommand) add(about string, found ...finding.Finding) {
 // show shows findings to people.
 func (k *checkCommand) show(found []finding.Finding) {
 	if k.Format == command.OutputTable {
-		finding.PrintSections(k.page, found)
+		k.page.Findings(found)
 	}
 }
 
@@ -200,4 +200,4 @@ func (r *report) firstFailure() string {
 }
 
 // Print writes the summary: the findings were written as they came.
-func (r *report) Print(p *command.Page) { r.Summary.Print(p) }
+func (r *report) Print(p *command.Page) { p.Summary(r.Summary) }

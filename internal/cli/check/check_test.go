@@ -38,8 +38,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/cloud"
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
-	"github.com/lanyard-dev/lanyard/internal/cli/finding"
 	"github.com/lanyard-dev/lanyard/internal/cli/workload"
+	"github.com/lanyard-dev/lanyard/internal/finding"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/mutate/injected"
 	"github.com/lanyard-dev/lanyard/policies"
@@ -346,71 +346,182 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-func TestReplicas(t *testing.T) {
-	t.Parallel()
-	pods := func(ready ...bool) []corev1.Pod {
-		list := make([]corev1.Pod, len(ready))
-		for i, r := range ready {
-			status := corev1.ConditionFalse
-			if r {
-				status = corev1.ConditionTrue
-			}
-			list[i].Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: status}}
-		}
-		return list
+func documents(issuer string, ids ...string) *cloud.Documents {
+	d := &cloud.Documents{Discovery: cloud.Discovery{Issuer: issuer}, Keys: map[string]string{}}
+	for _, id := range ids {
+		d.Keys[id] = id
 	}
-	for name, test := range map[string]struct {
-		pods []corev1.Pod
-		want string
+	return d
+}
+
+// member is a cluster of a fleet, with the roles of its ServiceAccounts.
+func member(name, key string, roles ...string) Member {
+	m := Member{Name: name, Documents: documents(issuer, key), Identities: map[string]map[string]string{}}
+	for _, one := range roles {
+		account, role, _ := strings.Cut(one, "=")
+		if m.Identities[account] = map[string]string{}; role != "" {
+			m.Identities[account]["lanyard.dev/aws-role-arn"] = role
+		}
+	}
+	return m
+}
+
+// pods returns the pods of a Deployment: ready, not ready, or ready and evicted, completed or deleted.
+func pods(states ...string) []corev1.Pod {
+	list := make([]corev1.Pod, len(states))
+	for i, state := range states {
+		status := corev1.ConditionTrue
+		switch state {
+		case "unready":
+			status = corev1.ConditionFalse
+		case "evicted":
+			list[i].Status.Phase = corev1.PodFailed
+		case "completed":
+			list[i].Status.Phase = corev1.PodSucceeded
+		case "deleted":
+			list[i].DeletionTimestamp = &metav1.Time{}
+		}
+		list[i].Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: status}}
+	}
+	return list
+}
+
+const issuer = "https://issuer.example"
+
+func TestJudgements(t *testing.T) {
+	t.Parallel()
+	one := func(f finding.Finding) []finding.Finding { return []finding.Finding{f} }
+	replicas := func(states ...string) []finding.Finding { return one(Replicas("s", "n", "d", pods(states...))) }
+	forbidden := func(message string) error {
+		return apierrors.NewForbidden(schema.GroupResource{}, "", errors.New(message))
+	}
+	mutating := healthy(t).mutating
+	own, fleet := documents(issuer, "a", "b"), []Member{member("eu", "a"), member("us", "b")}
+	roles := func(eu, us string) []finding.Finding {
+		return Fleet([]Member{member("eu", "a", "shop/cart="+eu), member("us", "b", "shop/cart="+us)}, own)
+	}
+	reserved := func(p *cluster.Injecting, issuer string) []finding.Finding {
+		return append(one(finding.Passed("the issuer is public")), ReservedIssuer(p, issuer)...)
+	}
+	const local = "https://kubernetes.default.svc.damaged.local"
+	const differ = "warning: ServiceAccount shop/cart is one identity for clouds, but the clusters differ: lanyard.dev/aws-role-arn is "
+	const reservedText = "failed: a ServiceAccount can ask for tokens that are valid for the API server: the policies do not reserve the audience " + issuer
+	for sentence, test := range map[string]struct {
+		found []finding.Finding
+		want  []string // those that are not fine
 	}{
-		"two":          {pods(true, true), ""},
-		"one":          {pods(true), "warning: Service s/n has 1 ready replica, of 1"},
-		"none":         {nil, "failed: Service s/n has no pods"},
-		"two of three": {pods(true, false, true), "warning: Service s/n has 2 ready replicas, of 3"},
-		"none ready":   {pods(false, false), "failed: Service s/n has no ready replica, of 2"},
+		"two replicas":           {replicas("ready", "ready"), nil},
+		"one replica":            {replicas("ready"), []string{"warning: Service s/n has 1 ready replica, of 1"}},
+		"no replica":             {replicas(), []string{"failed: Service s/n has no pods"}},
+		"two replicas of three":  {replicas("ready", "unready", "ready"), []string{"warning: Service s/n has 2 ready replicas, of 3"}},
+		"no ready replica":       {replicas("unready", "unready"), []string{"failed: Service s/n has no ready replica, of 2"}},
+		"pods that a drain left": {replicas("evicted", "completed", "deleted", "ready", "ready"), nil},
+		"one of them is ready":   {replicas("evicted", "completed", "deleted", "ready"), []string{"warning: Service s/n has 1 ready replica, of 1"}},
+		"none of them is a pod":  {replicas("evicted", "completed", "deleted"), []string{"failed: Service s/n has no pods"}},
+		"rights that are missing": {[]finding.Finding{noRight("deployments.apps", "lanyard-system"), noRight("clusterroles.rbac.authorization.k8s.io", "")}, []string{
+			"failed: you may not create deployments.apps in the namespace lanyard-system", "failed: you may not create clusterroles.rbac.authorization.k8s.io",
+		}},
+		"validating configurations that cannot be read": {
+			Registration(mutating, nil, forbidden(`User "a" cannot get resource "validatingwebhookconfigurations" in API group "admissionregistration.k8s.io" at the cluster scope`)),
+			[]string{"skipped: ValidatingWebhookConfiguration lanyard cannot be read: you may not get validatingwebhookconfigurations.admissionregistration.k8s.io"},
+		},
+		"settings without a right": {
+			one(Unread(forbidden(`User "a" cannot get resource "services" in API group "" in the namespace "l"`))),
+			[]string{"skipped: the settings of the webhook cannot be read, so the built-in defaults are used: you may not get services in the namespace l"},
+		},
+		"settings that cannot be read": {
+			one(Unread(errors.New("the webhook runs outside the cluster"))),
+			[]string{"warning: the settings of the webhook cannot be read, so the built-in defaults are used: the webhook runs outside the cluster"},
+		},
+
+		"all keys are public":              {Issuer(own, documents(issuer, "a", "b"), nil, "a"), nil},
+		"keys of other clusters are fine":  {Issuer(own, documents(issuer, "a", "b", "c"), nil, "a"), nil},
+		"a key is not public":              {Issuer(own, documents(issuer, "a"), nil, "a"), []string{"failed: key b of the cluster is not public: clouds deny the tokens"}},
+		"the key that signs is not public": {Issuer(own, documents(issuer, "a"), nil, "b"), []string{"failed: key b of the cluster is not public, and signs at present: clouds deny the tokens"}},
+		"the key that signs is not served": {Issuer(own, documents(issuer, "a", "b"), nil, "c"), []string{"failed: the cluster signs tokens with key c, but does not serve it"}},
+		"the documents cannot be read":     {Issuer(own, nil, errors.New("no such host"), ""), []string{"warning: the issuer https://issuer.example cannot be read from here: no such host"}},
+		"the issuer is not public":         {Issuer(documents(local, "a"), nil, nil, ""), []string{"warning: the issuer " + local + " is not public"}},
+		"the documents of a local issuer":  {Issuer(documents(local, "a"), documents(local, "a"), nil, "a"), nil},
+
+		"no policies inject":              {reserved(nil, issuer), nil},
+		"the issuer is not reserved":      {reserved(&cluster.Injecting{}, issuer), []string{reservedText}},
+		"another issuer is reserved":      {reserved(&cluster.Injecting{Source: policies.Source{ReservedAudiences: []string{issuer + "/"}}}, issuer), []string{reservedText}},
+		"the issuer is reserved":          {reserved(&cluster.Injecting{Source: policies.Source{ReservedAudiences: []string{"a", issuer}}}, issuer), nil},
+		"the issuer is a common audience": {reserved(&cluster.Injecting{}, "https://kubernetes.default.svc.cluster.local"), nil},
+
+		"a fleet in order":                                  {roles("x", "x"), nil},
+		"a cluster without its key":                         {Fleet(fleet, documents(issuer, "a")), []string{"failed: us: key b of the cluster is not public: clouds deny the tokens"}},
+		"a key of no cluster":                               {Fleet(fleet, documents(issuer, "a", "b", "c")), []string{"warning: key c is published, but none of the 2 clusters serves it: anyone who holds it can act as any of them"}},
+		"two roles for one name":                            {roles("x", "y"), []string{differ + "x in eu, y in us"}},
+		"a role for one of two":                             {roles("x", ""), []string{differ + "x in eu, not set in us"}},
+		"a ServiceAccount of one cluster":                   {Fleet([]Member{member("eu", "a", "shop/cart=x"), fleet[1]}, own), nil},
+		"documents that were not read say nothing of a key": {Fleet(fleet, nil), nil},
+
+		"clocks that are the same": {Clocks(0, map[string]time.Duration{"a": time.Second, "b": -2 * time.Second}), nil},
+		"no node":                  {Clocks(29*time.Second, nil), nil},
+		"this machine is behind":   {Clocks(-5*time.Minute, map[string]time.Duration{"a": 0}), []string{"warning: the clock of this machine is 5m0s behind that of the API server"}},
+		"this machine is ahead":    {Clocks(31*time.Second, nil), []string{"warning: the clock of this machine is 31s ahead of that of the API server"}},
+		"two of three nodes":       {Clocks(0, map[string]time.Duration{"b": time.Hour, "a": -time.Hour, "c": 0}), []string{"warning: the clocks of nodes differ from that of the API server: a (1h0m0s behind), b (1h0m0s ahead)"}},
+
+		"no installation":        {one(Absent()), []string{"failed: Lanyard is not installed"}},
+		"an installation before": {Installed([]*admissionregistrationv1.MutatingWebhookConfiguration{mutating}), []string{"warning: Lanyard is already installed: MutatingWebhookConfiguration lanyard"}},
+		"nothing is unguarded":   {one(Unguarded("", 0, "", true)), nil},
+		"unguarded in a cluster": {one(Unguarded("", 2, "n/a", false)), []string{"warning: 2 ServiceAccounts need credentials but lack the guard's label, for example n/a"}},
+		"unguarded in a namespace": {
+			one(Unguarded("n", 2, "n/a", false)),
+			[]string{"warning: 2 ServiceAccounts in the namespace n need credentials but lack the guard's label, for example n/a"},
+		},
+		"current pods": {Pods("", map[injected.State]int{injected.Current: 5}), nil},
+		"other pods": {Pods("n", map[injected.State]int{injected.Stale: 2, injected.Without: 1, workload.Shadowed: 2}), []string{
+			"warning: 3 pods in the namespace n must be replaced: 2 stale, 1 without credentials",
+			"warning: SDKs may ignore the credentials of 2 pods in the namespace n, because of variables in their containers",
+		}},
+		"one pod": {Pods("", map[injected.State]int{injected.Without: 1}), []string{"warning: 1 pod must be replaced: 0 stale, 1 without credentials"}},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(sentence, func(t *testing.T) {
 			t.Parallel()
-			var want []string
-			if test.want != "" {
-				want = []string{test.want}
-			}
-			expect(t, []finding.Finding{Replicas("s", "n", "d", test.pods)}, want)
+			expect(t, test.found, test.want)
 		})
 	}
 }
 
-// A drained node leaves finished and terminating pods behind, which are not replicas.
-func TestPodsThatEndedAreNotReplicas(t *testing.T) {
+func TestPublishedKeysOfOtherClusters(t *testing.T) {
 	t.Parallel()
-	pods := make([]corev1.Pod, 5)
-	for i := range pods {
-		pods[i].Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	found := Issuer(documents(issuer, "a", "b"), documents(issuer, "a", "b", "c", "d"), nil, "a")
+	if text := found[len(found)-1].Text; !strings.HasPrefix(text, "other published keys: c, d. Clusters that sign with them can act as this one.") {
+		t.Errorf("got %q, want the keys of other clusters", text)
 	}
-	pods[0].Status = corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Evicted"}
-	pods[1].Status = corev1.PodStatus{Phase: corev1.PodSucceeded}
-	pods[2].DeletionTimestamp = &metav1.Time{}
-	expect(t, []finding.Finding{Replicas("s", "n", "d", pods)}, nil)
-	expect(t, []finding.Finding{Replicas("s", "n", "d", pods[:4])}, []string{"warning: Service s/n has 1 ready replica, of 1"})
-	expect(t, []finding.Finding{Replicas("s", "n", "d", pods[:3])}, []string{"failed: Service s/n has no pods"})
 }
 
-func TestValidatingConfigurationsThatCannotBeRead(t *testing.T) {
+func TestNamesThatDifferInAFleetAreLimited(t *testing.T) {
 	t.Parallel()
-	c := healthy(t)
-	err := apierrors.NewForbidden(schema.GroupResource{}, "", errors.New(`User "a" cannot get resource "validatingwebhookconfigurations" in API group "admissionregistration.k8s.io" at the cluster scope`))
-	expect(t, Registration(c.mutating, nil, err), []string{
-		"skipped: ValidatingWebhookConfiguration lanyard cannot be read: you may not get validatingwebhookconfigurations.admissionregistration.k8s.io",
-	})
+	var eu, us []string
+	for i := range 30 {
+		eu, us = append(eu, fmt.Sprintf("shop/%d=x", i)), append(us, fmt.Sprintf("shop/%d=y", i))
+	}
+	found := Fleet([]Member{member("eu", "a", eu...), member("us", "b", us...)}, documents(issuer, "a", "b"))
+	if len(found) != 20 || !strings.HasSuffix(found[19].Text, "; and 10 more ServiceAccounts") {
+		t.Errorf("got %d findings, want 20, the last one with the number of others", len(found))
+	}
 }
 
-func TestSettingsThatCannotBeRead(t *testing.T) {
+func TestSeveralInstallations(t *testing.T) {
 	t.Parallel()
-	forbidden := apierrors.NewForbidden(schema.GroupResource{}, "", errors.New(`User "a" cannot get resource "services" in API group "" in the namespace "l"`))
-	expect(t, []finding.Finding{Unread(forbidden), Unread(errors.New("the webhook runs outside the cluster"))}, []string{
-		"skipped: the settings of the webhook cannot be read, so the built-in defaults are used: you may not get services in the namespace l",
-		"warning: the settings of the webhook cannot be read, so the built-in defaults are used: the webhook runs outside the cluster",
-	})
+	one := healthy(t).mutating
+	two := one.DeepCopy()
+	two.Name = "second"
+	several := func(ready ...int) finding.Finding {
+		return Several(&cluster.Installation{Registrations: []*admissionregistrationv1.MutatingWebhookConfiguration{one, two}, Ready: ready})
+	}
+	expect(t, []finding.Finding{several(2, -1)}, []string{"failed: Lanyard is installed 2 times: MutatingWebhookConfigurations lanyard (2 ready replicas), second (replicas unknown)"})
+	for fix, f := range map[string]finding.Finding{
+		"Keep lanyard, and remove the other: kubectl delete mutatingwebhookconfiguration/second validatingwebhookconfiguration/second": several(2, -1),
+		"Choose one to keep. To remove all but lanyard: kubectl delete ":                                                               several(2, 2),
+	} {
+		if !strings.HasPrefix(f.Fix, fix) {
+			t.Errorf("got the next step %q, want %q", f.Fix, fix)
+		}
+	}
 }
 
 func TestAttempts(t *testing.T) {
@@ -513,130 +624,6 @@ func TestGuardMayBeOffDuringMigration(t *testing.T) {
 	}
 }
 
-func TestIssuers(t *testing.T) {
-	t.Parallel()
-	documents := func(name string, ids ...string) *cloud.Documents {
-		d := &cloud.Documents{Discovery: cloud.Discovery{Issuer: name}, Keys: map[string]string{}}
-		for _, id := range ids {
-			d.Keys[id] = id
-		}
-		return d
-	}
-	const name, local = "https://issuer.example", "https://kubernetes.default.svc.damaged.local"
-	own := documents(name, "a", "b")
-	for sentence, test := range map[string]struct {
-		cluster, public *cloud.Documents
-		err             error
-		signing         string
-		want            []string
-	}{
-		"all keys are public":              {own, documents(name, "a", "b"), nil, "a", nil},
-		"keys of other clusters are fine":  {own, documents(name, "a", "b", "c"), nil, "a", nil},
-		"a key is not public":              {own, documents(name, "a"), nil, "a", []string{"failed: key b of the cluster is not public: clouds deny the tokens"}},
-		"the key that signs is not public": {own, documents(name, "a"), nil, "b", []string{"failed: key b of the cluster is not public, and signs at present: clouds deny the tokens"}},
-		"the key that signs is not served": {own, documents(name, "a", "b"), nil, "c", []string{"failed: the cluster signs tokens with key c, but does not serve it"}},
-		"the documents cannot be read":     {own, nil, errors.New("no such host"), "", []string{"warning: the issuer https://issuer.example cannot be read from here: no such host"}},
-		"the issuer is not public":         {documents(local, "a"), nil, nil, "", []string{"warning: the issuer " + local + " is not public"}},
-		"the documents of a local issuer":  {documents(local, "a"), documents(local, "a"), nil, "a", nil},
-	} {
-		t.Run(sentence, func(t *testing.T) {
-			t.Parallel()
-			expect(t, Issuer(test.cluster, test.public, test.err, test.signing), test.want)
-		})
-	}
-	found := Issuer(own, documents(name, "a", "b", "c", "d"), nil, "a")
-	if text := found[len(found)-1].Text; !strings.HasPrefix(text, "other published keys: c, d. Clusters that sign with them can act as this one.") {
-		t.Errorf("got %q, want the keys of other clusters", text)
-	}
-}
-
-func TestFleets(t *testing.T) {
-	t.Parallel()
-	const name = "https://issuer.example"
-	documents := func(ids ...string) *cloud.Documents {
-		d := &cloud.Documents{Discovery: cloud.Discovery{Issuer: name}, Keys: map[string]string{}}
-		for _, id := range ids {
-			d.Keys[id] = id
-		}
-		return d
-	}
-	member := func(name, key string, roles ...string) Member {
-		m := Member{Name: name, Documents: documents(key), Identities: map[string]map[string]string{}}
-		for _, one := range roles {
-			account, role, _ := strings.Cut(one, "=")
-			if m.Identities[account] = map[string]string{}; role != "" {
-				m.Identities[account]["lanyard.dev/aws-role-arn"] = role
-			}
-		}
-		return m
-	}
-	const differ = "warning: ServiceAccount shop/cart is one identity for clouds, but the clusters differ: lanyard.dev/aws-role-arn is "
-	for sentence, test := range map[string]struct {
-		members []Member
-		public  *cloud.Documents
-		want    []string
-	}{
-		"a fleet in order":                                  {[]Member{member("eu", "a", "shop/cart=x"), member("us", "b", "shop/cart=x")}, documents("a", "b"), nil},
-		"a cluster without its key":                         {[]Member{member("eu", "a"), member("us", "b")}, documents("a"), []string{"failed: us: key b of the cluster is not public: clouds deny the tokens"}},
-		"a key of no cluster":                               {[]Member{member("eu", "a"), member("us", "b")}, documents("a", "b", "c"), []string{"warning: key c is published, but none of the 2 clusters serves it: anyone who holds it can act as any of them"}},
-		"two roles for one name":                            {[]Member{member("eu", "a", "shop/cart=x"), member("us", "b", "shop/cart=y")}, documents("a", "b"), []string{differ + "x in eu, y in us"}},
-		"a role for one of two":                             {[]Member{member("eu", "a", "shop/cart=x"), member("us", "b", "shop/cart=")}, documents("a", "b"), []string{differ + "x in eu, not set in us"}},
-		"a ServiceAccount of one cluster":                   {[]Member{member("eu", "a", "shop/cart=x"), member("us", "b")}, documents("a", "b"), nil},
-		"documents that were not read say nothing of a key": {[]Member{member("eu", "a"), member("us", "b")}, nil, nil},
-	} {
-		t.Run(sentence, func(t *testing.T) {
-			t.Parallel()
-			expect(t, Fleet(test.members, test.public), test.want)
-		})
-	}
-	var eu, us []string
-	for i := range 30 {
-		eu, us = append(eu, fmt.Sprintf("shop/%d=x", i)), append(us, fmt.Sprintf("shop/%d=y", i))
-	}
-	found := Fleet([]Member{member("eu", "a", eu...), member("us", "b", us...)}, documents("a", "b"))
-	if len(found) != 20 || !strings.HasSuffix(found[19].Text, "; and 10 more ServiceAccounts") {
-		t.Errorf("got %d findings, want 20, the last one with the number of others", len(found))
-	}
-}
-
-func TestRights(t *testing.T) {
-	t.Parallel()
-	expect(t, []finding.Finding{noRight("deployments.apps", "lanyard-system"), noRight("clusterroles.rbac.authorization.k8s.io", "")}, []string{
-		"failed: you may not create deployments.apps in the namespace lanyard-system", "failed: you may not create clusterroles.rbac.authorization.k8s.io",
-	})
-}
-
-// Two sections, and only the first if the webhook was not called.
-func TestNumberOfInstallations(t *testing.T) {
-	t.Parallel()
-	one := healthy(t).mutating
-	two := one.DeepCopy()
-	two.Name = "second"
-	expect(t, []finding.Finding{Absent()}, []string{"failed: Lanyard is not installed"})
-	several := Several(&cluster.Installation{Registrations: []*admissionregistrationv1.MutatingWebhookConfiguration{one, two}, Ready: []int{2, -1}})
-	expect(t, []finding.Finding{several}, []string{"failed: Lanyard is installed 2 times: MutatingWebhookConfigurations lanyard (2 ready replicas), second (replicas unknown)"})
-	if want := "Keep lanyard, and remove the other: kubectl delete mutatingwebhookconfiguration/second validatingwebhookconfiguration/second"; several.Fix != want {
-		t.Errorf("got the next step %q, want %q", several.Fix, want)
-	}
-	several = Several(&cluster.Installation{Registrations: []*admissionregistrationv1.MutatingWebhookConfiguration{one, two}, Ready: []int{2, 2}})
-	if want := "Choose one to keep. To remove all but lanyard: kubectl delete "; !strings.HasPrefix(several.Fix, want) {
-		t.Errorf("got the next step %q for two that serve, want %q", several.Fix, want)
-	}
-	expect(t, Installed([]*admissionregistrationv1.MutatingWebhookConfiguration{one}), []string{"warning: Lanyard is already installed: MutatingWebhookConfiguration lanyard"})
-	expect(t, []finding.Finding{Unguarded("", 0, "", true)}, nil)
-	expect(t, []finding.Finding{Unguarded("", 2, "n/a", false)}, []string{"warning: 2 ServiceAccounts need credentials but lack the guard's label, for example n/a"})
-	expect(t, []finding.Finding{Unguarded("n", 2, "n/a", false)}, []string{"warning: 2 ServiceAccounts in the namespace n need credentials but lack the guard's label, for example n/a"})
-	expect(t, Pods("", map[injected.State]int{injected.Current: 5}), nil)
-	expect(t, Pods("n", map[injected.State]int{injected.Stale: 2, injected.Without: 1, workload.Shadowed: 2}), []string{
-		"warning: 3 pods in the namespace n must be replaced: 2 stale, 1 without credentials",
-		"warning: SDKs may ignore the credentials of 2 pods in the namespace n, because of variables in their containers",
-	})
-	expect(t, Pods("", map[injected.State]int{injected.Without: 1}), []string{"warning: 1 pod must be replaced: 0 stale, 1 without credentials"})
-	if cluster.Entry(one, cluster.PodWebhook) == nil {
-		t.Error("the configuration has no webhook for pods")
-	}
-}
-
 // Each page that a line links exists, and so does the heading.
 func TestLinks(t *testing.T) {
 	t.Parallel()
@@ -697,26 +684,6 @@ func TestLeftovers(t *testing.T) {
 	}
 }
 
-func TestClocks(t *testing.T) {
-	t.Parallel()
-	for sentence, test := range map[string]struct {
-		here  time.Duration
-		nodes map[string]time.Duration
-		want  []string
-	}{
-		"all the same":        {0, map[string]time.Duration{"a": time.Second, "b": -2 * time.Second}, nil},
-		"no node":             {29 * time.Second, nil, nil},
-		"this machine":        {-5 * time.Minute, map[string]time.Duration{"a": 0}, []string{"warning: the clock of this machine is 5m0s behind that of the API server"}},
-		"this machine, ahead": {31 * time.Second, nil, []string{"warning: the clock of this machine is 31s ahead of that of the API server"}},
-		"two of three nodes":  {0, map[string]time.Duration{"b": time.Hour, "a": -time.Hour, "c": 0}, []string{"warning: the clocks of nodes differ from that of the API server: a (1h0m0s behind), b (1h0m0s ahead)"}},
-	} {
-		t.Run(sentence, func(t *testing.T) {
-			t.Parallel()
-			expect(t, Clocks(test.here, test.nodes), test.want)
-		})
-	}
-}
-
 func TestTheClockOfTheAPIServer(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC)
@@ -764,28 +731,6 @@ func TestTheFencesOfPolicies(t *testing.T) {
 		"warning: ValidatingAdmissionPolicy lanyard-keep-marks does not exist",
 		"warning: ValidatingAdmissionPolicy lanyard-limit-serviceaccounts does not exist",
 	})
-}
-
-func TestPoliciesReserveTheIssuer(t *testing.T) {
-	t.Parallel()
-	const issuer = "https://issuer.example.com"
-	missing := []string{"failed: a ServiceAccount can ask for tokens that are valid for the API server: the policies do not reserve the audience " + issuer}
-	for name, test := range map[string]struct {
-		policies *cluster.Injecting
-		issuer   string
-		want     []string
-	}{
-		"no policies inject":      {nil, issuer, nil},
-		"it is not reserved":      {&cluster.Injecting{}, issuer, missing},
-		"another one is reserved": {&cluster.Injecting{Source: policies.Source{ReservedAudiences: []string{issuer + "/"}}}, issuer, missing},
-		"it is reserved":          {&cluster.Injecting{Source: policies.Source{ReservedAudiences: []string{"a", issuer}}}, issuer, nil},
-		"it is a common one":      {&cluster.Injecting{}, "https://kubernetes.default.svc.cluster.local", nil},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			expect(t, append([]finding.Finding{finding.Passed("the issuer is public")}, ReservedIssuer(test.policies, test.issuer)...), test.want)
-		})
-	}
 }
 
 func TestTheIssuerOfTheClusterIsCompared(t *testing.T) {

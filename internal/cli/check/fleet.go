@@ -15,7 +15,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/internal/cli/cloud"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
-	"github.com/lanyard-dev/lanyard/internal/cli/finding"
+	"github.com/lanyard-dev/lanyard/internal/finding"
 )
 
 // Member is a cluster of a fleet: several clusters with the same issuer.
@@ -43,18 +43,14 @@ func fleetKeys(members []Member, public *cloud.Documents) (found []finding.Findi
 	for _, m := range members {
 		wrong, foreign := cloud.Compare(m.Documents, public, "")
 		for _, text := range wrong {
-			found = append(found, finding.Finding{
-				Status: finding.Failed, Reason: "issuer_differs", Text: m.Name + ": " + text + ": clouds deny the tokens",
-				Fix: "In this cluster, run: lanyard trust issuer --fleet --to PLACE", Link: page(fleetPage),
-			})
+			found = append(found, finding.Fail("issuer_differs", "In this cluster, run: lanyard trust issuer --fleet --to PLACE", fleetPage,
+				"%s: %s: clouds deny the tokens", m.Name, text))
 		}
 		unknown = slices.DeleteFunc(unknown, func(id string) bool { return !slices.Contains(foreign, id) })
 	}
 	for _, id := range unknown {
-		found = append(found, finding.Finding{
-			Status: finding.Warning, Reason: "issuer_unknown_key", Text: fmt.Sprintf("key %s is published, but none of the %d clusters serves it: anyone who holds it can act as any of them", id, len(members)),
-			Fix: "If no other cluster signs with it, run: lanyard trust issuer --fleet --remove-key " + id + " --to PLACE", Link: page(fleetPage),
-		})
+		found = append(found, finding.Warn("issuer_unknown_key", "If no other cluster signs with it, run: lanyard trust issuer --fleet --remove-key "+id+" --to PLACE", fleetPage,
+			"key %s is published, but none of the %d clusters serves it: anyone who holds it can act as any of them", id, len(members)))
 	}
 	return found
 }
@@ -73,10 +69,8 @@ func sameNames(members []Member) (found []finding.Finding) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		if differences := differences(members, name); differences != "" {
-			found = append(found, finding.Finding{
-				Status: finding.Warning, Reason: "same_name", Text: "ServiceAccount " + name + " is one identity for clouds, but the clusters differ: " + differences,
-				Fix: "Use the same annotations, or different names: in each cluster, it can use what the others trust.", Link: page(fleetPage),
-			})
+			found = append(found, finding.Warn("same_name", "Use the same annotations, or different names: in each cluster, it can use what the others trust.", fleetPage,
+				"ServiceAccount %s is one identity for clouds, but the clusters differ: %s", name, differences))
 		}
 	}
 	if n := len(found); n > maxSameNames {

@@ -27,9 +27,9 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/cloud"
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
-	"github.com/lanyard-dev/lanyard/internal/cli/finding"
 	"github.com/lanyard-dev/lanyard/internal/cli/workload"
 	"github.com/lanyard-dev/lanyard/internal/exchange"
+	"github.com/lanyard-dev/lanyard/internal/finding"
 	"github.com/lanyard-dev/lanyard/internal/probe"
 	"github.com/lanyard-dev/lanyard/pkg/mutate/injected"
 )
@@ -196,10 +196,8 @@ func (k *checkCommand) absent(ctx context.Context) {
 	k.add("registration", found...)
 	k.issuer(ctx)
 	if k.serviceAccount != "" {
-		k.add("dry run", finding.Finding{
-			Status: finding.Skipped, Reason: "not_installed", Text: fmt.Sprintf("pods of ServiceAccount %s/%s were not tested: Lanyard is not installed", k.namespace, k.serviceAccount),
-			Fix: "Install Lanyard first.", Link: page("install/README.md"),
-		})
+		k.add("dry run", finding.Skip("not_installed", "Install Lanyard first.", "install/README.md",
+			"pods of ServiceAccount %s/%s were not tested: Lanyard is not installed", k.namespace, k.serviceAccount))
 	}
 }
 
@@ -246,11 +244,8 @@ func (k *checkCommand) replicas(ctx context.Context, registration *admissionregi
 	case errors.Is(err, cluster.ErrOutside):
 		return finding.DoesNotApply("the webhook runs outside the cluster, at %s", *reference.URL)
 	case apierrors.IsNotFound(err):
-		return finding.Finding{
-			Status: finding.Failed, Reason: "no_service", Text: fmt.Sprintf("Service %s/%s does not exist", reference.Service.Namespace, reference.Service.Name),
-			Fix:  fmt.Sprintf("Install Lanyard again, or remove the rest of it: kubectl delete mutatingwebhookconfiguration/%[1]s validatingwebhookconfiguration/%[1]s", registration.Name),
-			Link: page("operations/README.md#remove-it"),
-		}
+		return finding.Fail("no_service", fmt.Sprintf("Install Lanyard again, or remove the rest of it: kubectl delete mutatingwebhookconfiguration/%[1]s validatingwebhookconfiguration/%[1]s", registration.Name), "operations/README.md#remove-it",
+			"Service %s/%s does not exist", reference.Service.Namespace, reference.Service.Name)
 	case err != nil:
 		return finding.Unreadable("Service "+reference.Service.Namespace+"/"+reference.Service.Name, err)
 	}
@@ -353,16 +348,12 @@ func (k *checkCommand) exchangeTokens(ctx context.Context) error {
 	if k.serviceAccount != "" || *k.Flags.Namespace != "" {
 		target.Namespace = k.namespace
 	}
-	lines, err := target.Exchange(ctx, k.CLI)
+	found, err := target.Exchange(ctx, k.CLI)
 	switch {
 	case apierrors.IsNotFound(err):
-		lines = []probe.Line{probe.NoServiceAccount(target.Namespace + "/" + target.ServiceAccount)}
+		found = []finding.Finding{probe.NoServiceAccount(target.Namespace + "/" + target.ServiceAccount)}
 	case err != nil:
-		lines = []probe.Line{probe.Unreadable("the ServiceAccounts", err)}
-	}
-	var found []finding.Finding
-	for _, line := range lines {
-		found = append(found, finding.Of(line))
+		found = []finding.Finding{finding.Unreadable("the ServiceAccounts", err)}
 	}
 	k.add("exchange", found...)
 	return nil
@@ -507,7 +498,7 @@ func (k *checkCommand) dryRuns(ctx context.Context, asker *workload.Asker, regis
 	called, tried := k.judge(namespace+"/"+name, errRead, &answer)
 	if s.compiled && tried.Status == finding.Failed && answer.Problem() == nil {
 		tried.Text = fmt.Sprintf("pods of ServiceAccount %s/%s get no credentials: the policies do not have it", namespace, name)
-		tried.Fix, tried.Link = "Compile it into the policies: lanyard policies --cluster, or --compile with its manifest.", page("policies.md#compile-the-identities")
+		tried.Fix, tried.Link = "Compile it into the policies: lanyard policies --cluster, or --compile with its manifest.", finding.Page("policies.md#compile-the-identities")
 	}
 	if s.byPolicies {
 		called = finding.DoesNotApply("the API server injects by itself, and calls no webhook")
@@ -517,19 +508,16 @@ func (k *checkCommand) dryRuns(ctx context.Context, asker *workload.Asker, regis
 	// Without an entry for the probe, the API server stores a pod without calling the webhook.
 	registered := registration != nil && cluster.Entry(registration, cluster.ProbeWebhook) != nil
 	if called.Status == finding.OK && tried.Status != finding.OK && !registered && !probe.Denied(answer.Problem()) {
-		called = finding.Finding{
-			Status: finding.Skipped, Reason: "not_known", Text: "could not determine whether the API server called the webhook: the webhook configurations were not read",
-			Fix: "Ask an administrator for the ClusterRole lanyard-view.", Link: page("operations/README.md#rights-of-readers"),
-		}
+		called = finding.Skip("not_known", "Ask an administrator for the ClusterRole lanyard-view.", "operations/README.md#rights-of-readers",
+			"could not determine whether the API server called the webhook: the webhook configurations were not read")
 	}
 	k.add("probe", called)
 	switch {
 	case k.serviceAccount != "", s.chosen != nil && (answer.Local != "" || called.Status == finding.OK || s.byPolicies):
 		k.add("dry run", tried)
 	case s.chosen == nil && len(s.unread) > 0:
-		k.add("dry run", finding.Finding{
-			Status: finding.Skipped, Reason: "not_known", Text: "no ServiceAccount was tested: not all of them can be read", Fix: "Name a ServiceAccount with --service-account.",
-		})
+		k.add("dry run", finding.Skip("not_known", "Name a ServiceAccount with --service-account.", "",
+			"no ServiceAccount was tested: not all of them can be read"))
 	case s.compiled:
 		k.add("dry run", finding.DoesNotApply("no ServiceAccount was tried, because the policies have the identities; to try one, use --service-account"))
 	case s.chosen == nil:
@@ -545,22 +533,19 @@ func (k *checkCommand) judge(serviceAccount string, unread error, answer *worklo
 		response.Err = answer.Denial.Err // the text is then the text of "lanyard-webhook check"
 	}
 	if answer.Local == "" {
-		sections := probe.DryRun(k.settings, serviceAccount, response)
-		return finding.Of(sections[0].Lines[0]), finding.Of(sections[1].Lines[0])
+		return probe.DryRun(k.settings, serviceAccount, response)
 	}
-	called = finding.Of(probe.Unasked(answer.Missing))
+	called = probe.Unasked(answer.Missing)
 	switch {
 	case apierrors.IsNotFound(unread):
-		return called, finding.Of(probe.NoServiceAccount(serviceAccount))
+		return called, probe.NoServiceAccount(serviceAccount)
 	case answer.Err != nil && unread != nil:
 		return called, finding.Unreadable("ServiceAccount "+serviceAccount, unread)
 	case answer.Err != nil:
-		return called, finding.Finding{
-			Status: finding.Skipped, Reason: "not_known", Text: fmt.Sprintf("pods of ServiceAccount %s were not tested: %v", serviceAccount, answer.Err),
-			Fix: "Pass the webhook's configuration file with --config.", Link: page("cli/README.md#settings-of-the-webhook"),
-		}
+		return called, finding.Skip("not_known", "Pass the webhook's configuration file with --config.", "cli/README.md#settings-of-the-webhook",
+			"pods of ServiceAccount %s were not tested: %v", serviceAccount, answer.Err)
 	}
-	tried = finding.Of(probe.Injection(k.settings, serviceAccount, response))
+	tried = probe.Injection(k.settings, serviceAccount, response)
 	tried.Text += " (evaluated here, not by the cluster)"
 	return called, tried
 }
@@ -593,7 +578,7 @@ func (k *checkCommand) attempt(ctx context.Context, namespace string, pod *unstr
 			config.Dial = (&net.Dialer{Timeout: 10 * time.Second}).DialContext // a function of its own: no connection is shared
 			client, err := probe.NewClient(config)
 			if err == nil {
-				tried[i] = finding.Of(probe.Probe(client.Create(ctx, namespace, pod).Err))
+				tried[i] = probe.Probe(client.Create(ctx, namespace, pod).Err)
 			}
 			return err
 		})

@@ -4,20 +4,18 @@
 package cloud
 
 import (
-	"bufio"
 	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"regexp"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
-	"sigs.k8s.io/yaml"
+
+	"github.com/lanyard-dev/lanyard/internal/cli/command"
 )
 
 // CredentialsRequest declares the cloud permissions that the ServiceAccounts of a component
@@ -120,22 +118,7 @@ type BundleReader struct {
 // name names the file in errors.
 // A mistake in a request is an error of Requests, so that the user sees all of them.
 func (b *BundleReader) Read(name string, text []byte) error {
-	reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))
-	for n := 1; ; n++ {
-		part, err := reader.Read()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err == nil {
-			part, err = yaml.YAMLToJSONStrict(part)
-		}
-		if err == nil {
-			err = b.object(part)
-		}
-		if err != nil {
-			return fmt.Errorf("%s: document %d: %w", name, n, err)
-		}
-	}
+	return command.EachDocument(name, text, func(_, object []byte) error { return b.object(object) })
 }
 
 // object adds an object, or the objects of a list.

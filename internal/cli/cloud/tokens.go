@@ -24,7 +24,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
 	"github.com/lanyard-dev/lanyard/internal/cli/workload"
 	"github.com/lanyard-dev/lanyard/internal/exchange"
-	"github.com/lanyard-dev/lanyard/internal/probe"
+	"github.com/lanyard-dev/lanyard/internal/finding"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/mutate/injected"
 )
@@ -52,7 +52,7 @@ type Target struct {
 // Exchange presents a token of each ServiceAccount to its clouds from this machine, and
 // returns a finding for each: accepted, denied with the cause and its repair, or skipped. No
 // finding contains a token or a credential.
-func (x *Target) Exchange(ctx context.Context, c *command.CLI) (lines []probe.Line, err error) {
+func (x *Target) Exchange(ctx context.Context, c *command.CLI) (lines []finding.Finding, err error) {
 	ctx, cancel := context.WithTimeout(ctx, maxDuration)
 	defer cancel()
 	if x.reader, err = newReader(ctx, c, true); err != nil {
@@ -63,16 +63,16 @@ func (x *Target) Exchange(ctx context.Context, c *command.CLI) (lines []probe.Li
 	case err != nil:
 		return nil, err
 	case len(all) == 0:
-		return []probe.Line{probe.DoesNotApply("no ServiceAccount asks for an identity")}, nil
+		return []finding.Finding{finding.DoesNotApply("no ServiceAccount asks for an identity")}, nil
 	}
 	lines, inPod := x.exchangeAll(ctx, all)
 	if omitted > 0 {
 		lines = append(lines, unknown("the tokens of more ServiceAccounts", fmt.Errorf("%d were left out; use --namespace", omitted)))
 	}
-	last := probe.DoesNotApply("%s", notFromAPod)
-	last.Commands, last.Link = inPod, probe.Link("troubleshooting/no-credentials.md#from-inside-a-pod")
+	last := finding.DoesNotApply("%s", notFromAPod)
+	last.Link = finding.Page("troubleshooting/no-credentials.md#from-inside-a-pod")
 	if inPod != "" {
-		last.Fix = "Exchange a token from inside a pod:"
+		last.Fix = "Exchange a token from inside a pod:\n" + strings.TrimSuffix(inPod, "\n")
 	}
 	return append(lines, last), nil
 }
@@ -98,8 +98,8 @@ func (x *Target) selected(ctx context.Context) (all []*metav1.ObjectMeta, omitte
 
 // exchangeAll returns the findings about the ServiceAccounts, in their order, and the command
 // that exchanges a token inside a pod of the first one with a cloud.
-func (x *Target) exchangeAll(ctx context.Context, all []*metav1.ObjectMeta) ([]probe.Line, string) {
-	lines, inPod := make([][]probe.Line, len(all)), make([]string, len(all))
+func (x *Target) exchangeAll(ctx context.Context, all []*metav1.ObjectMeta) ([]finding.Finding, string) {
+	lines, inPod := make([][]finding.Finding, len(all)), make([]string, len(all))
 	var group errgroup.Group
 	group.SetLimit(maxExchanges)
 	report, done := x.Periodically(), 0
@@ -124,23 +124,23 @@ func (x *Target) exchangeAll(ctx context.Context, all []*metav1.ObjectMeta) ([]p
 }
 
 // exchange returns a line for each identity of a ServiceAccount, and the command for a pod.
-func (x *Target) exchange(ctx context.Context, namespace, serviceAccount *metav1.ObjectMeta) (lines []probe.Line, inPod string) {
+func (x *Target) exchange(ctx context.Context, namespace, serviceAccount *metav1.ObjectMeta) (lines []finding.Finding, inPod string) {
 	who := serviceAccount.Namespace + "/" + serviceAccount.Name
 	pod, err := x.pod(ctx, namespace, serviceAccount)
 	denial, denied := errors.AsType[*workload.Denial](err)
 	switch {
 	case denied:
-		return []probe.Line{probe.Fail("lanyard explain serviceaccount "+serviceAccount.Name+" --namespace "+serviceAccount.Namespace+" has the fix.",
+		return []finding.Finding{finding.Fail("", "lanyard explain serviceaccount "+serviceAccount.Name+" --namespace "+serviceAccount.Namespace+" has the fix.",
 			"troubleshooting/pods-denied.md", "%s: new pods are denied: %s", who, denial.Message)}, ""
 	case err != nil:
-		return []probe.Line{unknown("the identity of "+who, err)}, ""
+		return []finding.Finding{unknown("the identity of "+who, err)}, ""
 	case len(pod.Providers) == 0:
-		return []probe.Line{probe.DoesNotApply("%s: its pods get no token", who)}, ""
+		return []finding.Finding{finding.DoesNotApply("%s: its pods get no token", who)}, ""
 	}
 	for _, name := range pod.Providers {
 		cloud, exchanges := exchange.Clouds()[name]
 		if !exchanges {
-			lines = append(lines, probe.DoesNotApply("%s: lanyard cannot exchange tokens for %s", who, name))
+			lines = append(lines, finding.DoesNotApply("%s: lanyard cannot exchange tokens for %s", who, name))
 			continue
 		}
 		r, err := FromPod(pod, x.settings, serviceAccount, name)
@@ -148,7 +148,7 @@ func (x *Target) exchange(ctx context.Context, namespace, serviceAccount *metav1
 		case err != nil:
 			lines = append(lines, unknown("the identity of "+who, err))
 		case cloud.Identity != "" && r.Variables[cloud.Identity] == "":
-			lines = append(lines, probe.DoesNotApply("%s: its pods get a token for %s, but no identity", who, cloud.Title))
+			lines = append(lines, finding.DoesNotApply("%s: its pods get a token for %s, but no identity", who, cloud.Title))
 		default:
 			lines = append(lines, x.present(ctx, r, who, cloud.Title)...)
 			inPod = cmp.Or(inPod, commands(r, outputShell, partPod))
@@ -158,19 +158,19 @@ func (x *Target) exchange(ctx context.Context, namespace, serviceAccount *metav1
 }
 
 // present presents a new token, for each identity of the Request.
-func (x *Target) present(ctx context.Context, r *exchange.Request, who, title string) []probe.Line {
+func (x *Target) present(ctx context.Context, r *exchange.Request, who, title string) []finding.Finding {
 	if err := requestToken(ctx, x.client, r); err != nil {
-		return []probe.Line{unknown("a token of "+who, err)}
+		return []finding.Finding{unknown("a token of "+who, err)}
 	}
 	r.Endpoint = x.Endpoint
-	var lines []probe.Line
+	var lines []finding.Finding
 	for _, one := range r.Identities() {
 		subject := who + ": " + title
 		if one.Profile != "" {
 			subject += ", profile " + one.Profile
 		}
 		if one.Source != "" {
-			lines = append(lines, probe.DoesNotApply("%s needs the credentials of the profile %s in place of a token", subject, one.Source))
+			lines = append(lines, finding.DoesNotApply("%s needs the credentials of the profile %s in place of a token", subject, one.Source))
 			continue
 		}
 		answer, err := Do(ctx, x.Client, one)
@@ -179,28 +179,29 @@ func (x *Target) present(ctx context.Context, r *exchange.Request, who, title st
 	return lines
 }
 
-func lineOf(subject string, a *exchange.Answer, err error) probe.Line {
+func lineOf(subject string, a *exchange.Answer, err error) finding.Finding {
 	switch {
 	case err != nil:
 		return unknown(subject, err)
 	case a.Granted:
-		return probe.Passed("%s accepts the token, as %s", subject, a.Identity)
+		return finding.Passed("%s accepts the token, as %s", subject, a.Identity)
 	}
-	line := probe.Fail("", "troubleshooting/cloud-denies.md", "%s denies the token: %s: %s", subject, a.Code, a.Message)
-	if line.Commands = a.Repair; a.Cause != "" {
-		line.Fix = "Cause: " + a.Cause
+	fix := "Look for the error on the page."
+	if a.Cause != "" {
+		fix = "Cause: " + a.Cause
 	}
-	return line
+	if a.Repair != "" {
+		fix += "\n" + strings.TrimSuffix(a.Repair, "\n")
+	}
+	return finding.Fail("", fix, "troubleshooting/cloud-denies.md", "%s denies the token: %s: %s", subject, a.Code, a.Message)
 }
 
 // unknown returns the finding for a check that could not run, with the missing right, if any.
-func unknown(what string, err error) probe.Line {
-	if right := probe.MissingRight(err); right != "" {
-		line := probe.Skip("Ask an administrator for the right.", "%s: not known: you may not %s", what, right)
-		line.Missing = right
-		return line
+func unknown(what string, err error) finding.Finding {
+	if right := finding.LackedRight(err); right != "" {
+		return finding.Skip(finding.MissingRight, "Ask an administrator for the right.", "", "%s: not known: you may not %s", what, right)
 	}
-	return probe.Skip("", "%s: not known: %v", what, err)
+	return finding.Skip("", "Try again. If the error persists, look at the program that returned it.", "", "%s: not known: %v", what, err)
 }
 
 // notFromAPod is a limitation of every exchange.

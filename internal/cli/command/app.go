@@ -37,7 +37,6 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/options"
 	"github.com/lanyard-dev/lanyard/internal/peer"
 	"github.com/lanyard-dev/lanyard/internal/probe"
-	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/internal/version"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
@@ -223,15 +222,6 @@ func (c *CLI) Config() (*rest.Config, error) {
 	return config, nil
 }
 
-// Probe returns a client for dry runs of pods.
-func (c *CLI) Probe() (*probe.Client, error) {
-	config, err := c.Config()
-	if err != nil {
-		return nil, err
-	}
-	return probe.NewClient(config)
-}
-
 // Clients returns a client for the types of Kubernetes and one for any object.
 func (c *CLI) Clients() (kubernetes.Interface, dynamic.Interface, error) {
 	typed, err := newClient(c, kubernetes.NewForConfig)
@@ -407,18 +397,23 @@ func (c *CLI) Settings(ctx context.Context) (*annotations.Settings, error) {
 	if c.Webhook.settings != nil {
 		return c.Webhook.settings, nil
 	}
-	var err error
-	if c.ConfigPath != "" {
-		c.Webhook.settings, err = loadFile(c.ConfigPath)
-	} else if c.Webhook.settings, c.Webhook.Unread = c.clusterSettings(ctx); c.Webhook.Unread != nil {
-		c.Webhook.settings, err = settings.Load(nil, nil)
+	if c.ConfigPath == "" {
+		if c.Webhook.settings, c.Webhook.Unread = c.clusterSettings(ctx); c.Webhook.Unread == nil {
+			return c.Webhook.settings, nil
+		}
 	}
+	var err error
+	c.Webhook.settings, err = c.FileSettings()
 	return c.Webhook.settings, err
 }
 
-// loadFile returns the settings in the file of --config.
-func loadFile(name string) (*annotations.Settings, error) {
-	o, err := options.Load([]string{"--config=" + name}, os.ReadFile)
+// FileSettings returns the settings in the file of --config, or the built-in defaults without it.
+func (c *CLI) FileSettings() (*annotations.Settings, error) {
+	var args []string
+	if c.ConfigPath != "" {
+		args = append(args, "--config="+c.ConfigPath)
+	}
+	o, err := options.Load(args, os.ReadFile)
 	if err != nil {
 		return nil, err
 	}

@@ -17,9 +17,6 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 )
 
-// completion is a function that completes arguments or the value of a flag.
-type completion = func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective)
-
 // complete returns the names that start with the user's input, or none after an error, which
 // a shell cannot show.
 func complete(names []string, typed string, err error) ([]string, cobra.ShellCompDirective) {
@@ -56,12 +53,14 @@ func (c *CLI) CompleteReferences(cmd *cobra.Command, args []string, typed string
 }
 
 // CompleteServiceAccounts completes the names of ServiceAccounts.
-func (c *CLI) CompleteServiceAccounts() completion {
+func (c *CLI) CompleteServiceAccounts() cobra.CompletionFunc {
 	return c.completeNames(CoreResource("serviceaccounts"), "")
 }
 
 // CompleteNamespaces completes the names of namespaces.
-func (c *CLI) CompleteNamespaces() completion { return c.completeNames(CoreResource("namespaces"), "") }
+func (c *CLI) CompleteNamespaces() cobra.CompletionFunc {
+	return c.completeNames(CoreResource("namespaces"), "")
+}
 
 // CompleteContexts completes the contexts of the kubeconfig.
 func (c *CLI) CompleteContexts(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
@@ -73,7 +72,7 @@ func (c *CLI) CompleteContexts(_ *cobra.Command, _ []string, typed string) ([]st
 const maxCompletions = 500
 
 // completeNames completes one argument with the names of objects, behind a prefix.
-func (c *CLI) completeNames(resource schema.GroupVersionResource, prefix string) completion {
+func (c *CLI) completeNames(resource schema.GroupVersionResource, prefix string) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 		namespace, errNamespace := c.Namespace()
 		client, err := c.metadata()
@@ -116,9 +115,6 @@ func (d *DryRun) AddFlag(cmd *cobra.Command) {
 		string(DryRunNone), string(DryRunClient), string(DryRunServer))
 	cmd.Flags().Lookup("dry-run").NoOptDefVal = string(DryRunClient)
 }
-
-// Writes reports whether the cluster changes.
-func (d DryRun) Writes() bool { return d == DryRunNone }
 
 // Sends reports whether requests are sent: to write, or as dry runs.
 func (d DryRun) Sends() bool { return d != DryRunClient }

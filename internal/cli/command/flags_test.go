@@ -13,11 +13,11 @@ import (
 func TestDryRun(t *testing.T) {
 	t.Parallel()
 	for arg, want := range map[string]string{
-		"":                 "writes true, sends true, requests []",
-		"--dry-run=none":   "writes true, sends true, requests []",
-		"--dry-run":        "writes false, sends false, requests []",
-		"--dry-run=client": "writes false, sends false, requests []",
-		"--dry-run=server": "writes false, sends true, requests [All]",
+		"":                 "sends true, requests []",
+		"--dry-run=none":   "sends true, requests []",
+		"--dry-run":        "sends false, requests []",
+		"--dry-run=client": "sends false, requests []",
+		"--dry-run=server": "sends true, requests [All]",
 		"--dry-run=yes":    `invalid argument "yes" for "--dry-run" flag: allowed values are: none, client, server`,
 	} {
 		var d DryRun
@@ -31,7 +31,7 @@ func TestDryRun(t *testing.T) {
 		if err := cmd.ParseFlags(args); err != nil {
 			got = err.Error()
 		} else {
-			got = fmt.Sprintf("writes %t, sends %t, requests %v", d.Writes(), d.Sends(), d.Requests())
+			got = fmt.Sprintf("sends %t, requests %v", d.Sends(), d.Requests())
 		}
 		if got != want {
 			t.Errorf("%q: got %q, want %q", arg, got, want)

@@ -6,7 +6,6 @@ package command
 import (
 	"encoding/json"
 	"errors"
-	"io"
 	"io/fs"
 	"net/http"
 	"net/http/httptest"
@@ -135,17 +134,16 @@ func TestFiles(t *testing.T) {
 		var s Selection
 		s.Files.Filenames, s.Files.Recursive = []string{test.file}, test.recursive
 		var got []string
-		err := s.EachFile(strings.NewReader(manifest), func(_ string, r io.Reader) error {
-			text, err := io.ReadAll(r)
+		err := s.EachText(strings.NewReader(manifest), MaxManifestBytes, func(_ string, text []byte) error {
 			got = append(got, string(text))
-			return err
+			return nil
 		})
 		if text := strings.Join(got, " "); err != nil || text != test.want {
 			t.Errorf("%s: got %q and %v, want %q", name, text, err, test.want)
 		}
 	}
 	s := Selection{Files: resource.FilenameOptions{Filenames: []string{dir + "/missing"}}}
-	if err := s.EachFile(nil, nil); !errors.Is(err, fs.ErrNotExist) {
+	if err := s.EachText(nil, 1, nil); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("got %v for a file that does not exist", err)
 	}
 }

@@ -5,16 +5,11 @@ package command
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,8 +20,6 @@ import (
 	"k8s.io/cli-runtime/pkg/resource"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/pager"
-
-	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 )
 
 // CoreResource returns a resource of the core group.
@@ -90,35 +83,6 @@ func ReadNamespace(ctx context.Context, client kubernetes.Interface, name string
 	return list[0]
 }
 
-// EachUnguarded calls do for each ServiceAccount of the namespace, or of all namespaces, that
-// needs credentials and is not guarded. It skips namespaces that Lanyard is not called for.
-// The settings must have been read.
-func (c *CLI) EachUnguarded(ctx context.Context, client kubernetes.Interface, namespace string, mutating *admissionregistrationv1.MutatingWebhookConfiguration, do func(*metav1.PartialObjectMetadata) error) error {
-	list, err := Namespaces(ctx, client, namespace)
-	if err != nil {
-		return err
-	}
-	s, called := c.Webhook.settings, map[string]bool{}
-	for _, one := range list {
-		called[one.Name] = cluster.CalledFor(mutating, s, one)
-	}
-	return c.EachServiceAccount(ctx, namespace, func(object *metav1.PartialObjectMetadata) error {
-		if !called[object.Namespace] || !cluster.Unguarded(s, object) {
-			return nil
-		}
-		return do(object)
-	})
-}
-
-// Configurations returns the mutating webhook configurations of the cluster.
-func Configurations(ctx context.Context, client kubernetes.Interface) ([]admissionregistrationv1.MutatingWebhookConfiguration, error) {
-	all, err := client.AdmissionregistrationV1().MutatingWebhookConfigurations().List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return nil, fmt.Errorf("list mutatingwebhookconfigurations: %w", err)
-	}
-	return all.Items, nil
-}
-
 // Scope returns the namespace of the flags, or all namespaces.
 func (c *CLI) Scope(all bool) (string, error) {
 	if all {
@@ -147,7 +111,7 @@ func May(ctx context.Context, client kubernetes.Interface, verb, resource, names
 }
 
 // Selection describes how a user selects objects, as for kubectl: by TYPE NAME, TYPE/NAME, a
-// name without a type, or files, which EachFile reads. The zero value accepts TYPE NAME and
+// name without a type, or files, which EachText reads. The zero value accepts TYPE NAME and
 // TYPE/NAME of every type of the API server.
 type Selection struct {
 	// Type is the type of a name without a type, such as serviceaccount, or empty if the user must
@@ -169,46 +133,6 @@ func (s *Selection) AddFiles(cmd *cobra.Command) {
 		Usage: "File or directory with manifests in YAML or JSON, or - for the standard input. Can be repeated.", Filenames: &s.Files.Filenames, Recursive: &s.Files.Recursive,
 	}
 	flags.AddFlags(cmd.Flags())
-}
-
-// EachFile calls do for each file of --filename, for a command that needs the text and not only
-// the objects in it. A directory stands for its files with kubectl's extensions,
-// except those in hidden directories.
-func (s *Selection) EachFile(stdin io.Reader, do func(name string, r io.Reader) error) error {
-	for _, name := range s.Files.Filenames {
-		if name == "-" {
-			if err := do("standard input", stdin); err != nil {
-				return err
-			}
-			continue
-		}
-		visitors, err := resource.ExpandPathsToFileVisitors(nil, name, s.Files.Recursive, resource.FileExtensions, nil)
-		if err != nil {
-			return err
-		}
-		for _, visitor := range visitors {
-			file, _ := visitor.(*resource.FileVisitor)
-			if isHidden(name, file.Path) {
-				continue
-			}
-			text, err := os.Open(file.Path)
-			if err != nil {
-				return err
-			}
-			if err := errors.Join(do(file.Path, text), text.Close()); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// isHidden reports whether a file is in a hidden directory below dir, such as .git.
-func isHidden(dir, file string) bool {
-	below, err := filepath.Rel(dir, filepath.Dir(file))
-	return err == nil && slices.ContainsFunc(strings.Split(below, string(filepath.Separator)), func(part string) bool {
-		return strings.HasPrefix(part, ".") && part != "." && part != ".."
-	})
 }
 
 // Objects returns the objects of the arguments and flags of a command. The object of an Info

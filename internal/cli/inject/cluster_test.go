@@ -54,7 +54,7 @@ func TestObjectsOfTheCluster(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			documents, err := inject.Read("test", strings.NewReader(test.text))
+			documents, err := inject.Read("test", []byte(test.text))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -71,7 +71,7 @@ func TestObjectsOfTheCluster(t *testing.T) {
 		})
 	}
 	broken := &others{err: errors.New("forbidden")}
-	documents, err := inject.Read("test", strings.NewReader(deployment))
+	documents, err := inject.Read("test", []byte(deployment))
 	if err != nil {
 		t.Fatal(err)
 	}

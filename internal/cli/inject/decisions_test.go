@@ -92,7 +92,7 @@ func (g *golden) around(object []byte) []byte {
 // injectText injects a text and returns the results and the output.
 func injectText(t *testing.T, o *options, text string) ([]inject.Result, string) {
 	t.Helper()
-	documents, err := inject.Read("test", strings.NewReader(text))
+	documents, err := inject.Read("test", []byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,6 @@
 package inject
 
 import (
-	"bufio"
 	"bytes"
 	"cmp"
 	"context"
@@ -26,7 +25,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
 
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
@@ -34,7 +32,6 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/options"
 	"github.com/lanyard-dev/lanyard/internal/rawjson"
 	"github.com/lanyard-dev/lanyard/internal/texts"
-	"github.com/lanyard-dev/lanyard/internal/webhook/admission"
 	"github.com/lanyard-dev/lanyard/internal/webhook/injector"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/mutate"
@@ -105,10 +102,10 @@ type object struct {
 	raw  json.RawMessage
 	// whole is the object, for its pod template.
 	whole unstructured.Unstructured
-	// response is the mutating webhook's to a ServiceAccount, and mutated is the ServiceAccount
-	// afterwards.
-	response admission.Response
-	mutated  json.RawMessage
+	// result is the decision of the mutating webhook about a ServiceAccount, and mutated is the
+	// ServiceAccount afterwards.
+	result  Result
+	mutated json.RawMessage
 }
 
 // reference names the object for people.
@@ -150,14 +147,16 @@ func newInjection(s *annotations.Settings, objects []*object) (*injection, error
 
 // mutate adds a ServiceAccount as it is after the response of the mutating webhook, and keeps
 // both in the object.
-func (run *injection) mutate(o *object) (err error) {
+func (run *injection) mutate(o *object) error {
 	o.mutated = o.raw
 	if !slices.Contains(run.ExcludedNamespaces, o.Namespace) {
-		if o.response, err = injector.Annotate(run.Settings, o.Namespace, o.raw); err != nil {
+		response, err := injector.Annotate(run.Settings, o.Namespace, o.raw)
+		if err != nil {
 			return err
 		}
-		if patch := o.response.Patch; patch != nil {
-			if o.mutated, err = rawjson.Apply(o.raw, patch.Bytes()); err != nil {
+		o.result = Result{Reason: response.Reason, Changed: response.Patch != nil, Warnings: response.Warnings}
+		if o.result.Changed {
+			if o.mutated, err = rawjson.Apply(o.raw, response.Patch.Bytes()); err != nil {
 				return err
 			}
 		}
@@ -205,10 +204,9 @@ func (run *injection) decide(o *object) (*Result, error) {
 	var err error
 	switch {
 	case o.is("ServiceAccount") && !slices.Contains(run.ExcludedNamespaces, o.Namespace):
-		var valid admission.Response
-		valid, err = injector.Validate(run.Settings, run.namespace(o.Namespace), o.mutated)
-		result.Reason, result.Changed, after = o.response.Reason, o.response.Patch != nil, o.mutated
-		result.Warnings = append(o.response.Warnings, valid.Warnings...)
+		valid, denial := injector.Validate(run.Settings, run.namespace(o.Namespace), o.mutated)
+		result.Reason, result.Changed, after, err = o.result.Reason, o.result.Changed, o.mutated, denial
+		result.Warnings = append(o.result.Warnings, valid.Warnings...)
 	case isWorkload && !run.Excludes(o.Namespace, run.namespace(o.Namespace).Label):
 		var decision *mutate.Decision
 		if decision, after, err = run.pod(o.Namespace, cluster.ServiceAccountOf(&o.whole), at(o.raw, path)); err == nil {
@@ -312,33 +310,18 @@ type Document struct {
 
 // Read reads the documents of a file, in YAML or JSON. source names the file in
 // errors.
-func Read(source string, r io.Reader) ([]*Document, error) {
-	text, err := io.ReadAll(r)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", source, err)
-	}
+func Read(source string, text []byte) (documents []*Document, err error) {
 	if documents, ok := readJSON(source, text); ok {
 		return documents, nil
 	}
-	var documents []*Document
-	reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))
-	for {
-		part, err := reader.Read()
-		if errors.Is(err, io.EOF) {
-			return documents, nil
+	err = command.EachDocument(source, text, func(part, object []byte) error {
+		if string(object) == "null" {
+			object = nil
 		}
-		d := &Document{source: source, text: part}
-		if err == nil {
-			d.json, err = yaml.YAMLToJSONStrict(part)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("%s: document %d: %w", source, len(documents)+1, err)
-		}
-		if string(d.json) == "null" {
-			d.json = nil
-		}
-		documents = append(documents, d)
-	}
+		documents = append(documents, &Document{source: source, text: part, json: object})
+		return nil
+	})
+	return documents, err
 }
 
 // readJSON reads one or more objects of JSON. It reports whether the text is that.
@@ -439,8 +422,8 @@ func (k *injectCommand) run(cmd *cobra.Command) error {
 		return err
 	}
 	var documents []*Document
-	err = k.EachFile(k.In, func(name string, r io.Reader) error {
-		found, err := Read(name, r)
+	err = k.EachText(k.In, command.MaxManifestBytes, func(name string, text []byte) error {
+		found, err := Read(name, text)
 		documents = append(documents, found...)
 		return err
 	})

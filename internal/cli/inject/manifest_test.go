@@ -194,7 +194,7 @@ func TestErrorsNameTheFile(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			documents, err := inject.Read("test", strings.NewReader(test.text))
+			documents, err := inject.Read("test", []byte(test.text))
 			if err == nil {
 				_, err = inject.Inject(documents, defaults(t).Settings, "team", nil)
 			}

@@ -50,8 +50,8 @@ func TestPodsOfAClusterAreReadWithoutTheAdditionsOfLanyard(t *testing.T) {
 	}}
 	pods := command.CoreResource("pods")
 	client := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{pods: "PodList"}, pod)
-	r := &reader{CLI: command.NewCLI("lanyard", genericiooptions.NewTestIOStreamsDiscard()), settings: s, client: client, namespace: "shop"}
-	stock, err := r.list(t.Context(), listing{GroupVersionResource: pods})
+	k := &migrateCommand{CLI: command.NewCLI("lanyard", genericiooptions.NewTestIOStreamsDiscard()), settings: s, client: client, namespace: "shop"}
+	stock, err := k.list(t.Context(), listing{GroupVersionResource: pods})
 	if err != nil || len(stock) != 1 {
 		t.Fatalf("got %d objects and %v, want a pod", len(stock), err)
 	}

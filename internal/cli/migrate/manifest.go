@@ -4,11 +4,6 @@
 package migrate
 
 import (
-	"bufio"
-	"bytes"
-	"errors"
-	"fmt"
-	"io"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -16,47 +11,26 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
-	"sigs.k8s.io/yaml"
-)
 
-// Limits of the input.
-const (
-	maxManifestBytes = 4 << 20
-	maxManifests     = 10_000
+	"github.com/lanyard-dev/lanyard/internal/cli/command"
 )
 
 // readManifests reads the files of --filename, each once. Another file in a directory, such
 // as a template, is noted.
 func (k *migrateCommand) readManifests() (stock []*Object, err error) {
 	seen := map[string]bool{}
-	err = k.EachFile(k.In, func(name string, in io.Reader) error {
-		given := in == k.In || slices.Contains(k.Files.Filenames, name)
-		if name = filepath.Clean(name); in == k.In {
-			name = "stdin"
-		}
-		if seen[name] {
+	err = k.EachText(k.In, command.MaxManifestBytes, func(name string, text []byte) error {
+		given := name == command.StandardInput || slices.Contains(k.Files.Filenames, name)
+		if name = filepath.Clean(name); seen[name] {
 			return nil
 		}
-		if seen[name] = true; len(seen) > maxManifests {
-			return fmt.Errorf("got more than %d files", maxManifests)
-		}
-		text, err := io.ReadAll(io.LimitReader(in, maxManifestBytes+1))
-		if err == nil && len(text) > maxManifestBytes {
-			err = fmt.Errorf("got more than %d bytes", maxManifestBytes)
-		}
-		var objects []*Object
-		if err == nil {
-			objects, err = ReadManifest(name, text)
-		}
+		seen[name] = true
+		objects, err := ReadManifest(name, text)
 		if err != nil && !given {
-			k.Note("not read: %s: %v", name, err)
+			k.Note("not read: %v", err)
 			return nil
 		}
 		stock = append(stock, objects...)
-		if err != nil {
-			err = fmt.Errorf("%s: %w", name, err)
-		}
 		return err
 	})
 	return stock, err
@@ -65,26 +39,14 @@ func (k *migrateCommand) readManifests() (stock []*Object, err error) {
 // ReadManifest returns the objects that matter in a file with YAML or JSON. Documents that are not
 // objects of Kubernetes are left out.
 func ReadManifest(name string, text []byte) (objects []*Object, err error) {
-	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))
-	for {
-		document, err := documents.Read()
-		if errors.Is(err, io.EOF) {
-			return objects, nil
-		}
-		if err == nil {
-			document, err = yaml.YAMLToJSONStrict(document)
-		}
+	err = command.EachDocument(name, text, func(_, document []byte) error {
 		var fields any
-		if err == nil {
-			err = utiljson.Unmarshal(document, &fields)
+		if err := utiljson.Unmarshal(document, &fields); err != nil {
+			return err
 		}
-		if err == nil {
-			err = add(&objects, name, fields)
-		}
-		if err != nil {
-			return nil, err
-		}
-	}
+		return add(&objects, name, fields)
+	})
+	return objects, err
 }
 
 // add adds an object, or the objects of a list.

@@ -1,9 +1,9 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package migrate plans how Lanyard takes over from another webhook. It is pure: the
-// objects of a cluster or of files in, a plan out. Package peer has the table of the
-// inputs of each webhook.
+// Package migrate plans how Lanyard takes over from another webhook, with the commands migrate and
+// label. The plan is pure: the objects of a cluster or of files in, a plan out. Package peer has the
+// table of the inputs of each webhook.
 //
 //	stock.go           the part of an object that a peer reads
 //	migrate.go         the plan
@@ -11,6 +11,7 @@
 //	pod.go             translates pod templates
 //	program.go         the peer's own objects: flags, ConfigMaps, webhooks
 //	manifest.go        reads files
+//	label.go           the command label, which makes the webhook adopt annotations
 //
 // The annotations of ServiceAccounts are translated by peer.Adopt, as the webhook does
 // with --adopt, so that the two never disagree.

@@ -14,8 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
@@ -27,38 +25,23 @@ import (
 // maxStock is how many objects are kept of a cluster.
 const maxStock = 500_000
 
-// reader reads and writes the objects of a namespace, or of all namespaces.
-type reader struct {
-	*command.CLI
-	settings  *annotations.Settings
-	typed     kubernetes.Interface
-	client    dynamic.Interface
-	namespace string
-}
-
-func (k *migrateCommand) reader(s *annotations.Settings) (r *reader, err error) {
-	r = &reader{CLI: k.CLI, settings: s}
-	if r.namespace, err = k.Scope(k.All); err != nil {
-		return nil, err
-	}
-	r.typed, r.client, err = k.Clients()
-	return r, err
-}
-
 // cluster plans for a cluster, and writes the ServiceAccounts if that is wanted.
 func (k *migrateCommand) cluster(ctx context.Context, o *Options) (*migration, error) {
-	r, err := k.reader(o.Settings)
-	if err != nil {
+	var err error
+	if k.namespace, err = k.Scope(k.All); err != nil {
 		return nil, err
 	}
-	stock, err := r.stock(ctx)
+	if _, k.client, err = k.Clients(); err != nil {
+		return nil, err
+	}
+	stock, err := k.stock(ctx)
 	if err != nil {
 		return nil, err
 	}
 	result := &migration{Plan: New(stock, o), inCluster: true, written: k.write}
 	result.Changes = len(result.Plan.Changes)
 	if k.write {
-		r.writeServiceAccounts(ctx, result)
+		k.writeServiceAccounts(ctx, result)
 	}
 	return result, nil
 }
@@ -71,7 +54,7 @@ type listing struct {
 
 // stock reads the objects that matter in a cluster. Webhook configurations are left out if the
 // user may not read them.
-func (r *reader) stock(ctx context.Context) (stock []*Object, err error) {
+func (k *migrateCommand) stock(ctx context.Context) (stock []*Object, err error) {
 	lists := []listing{{GroupVersionResource: command.CoreResource("serviceaccounts")}}
 	for _, kind := range cluster.Kinds() {
 		lists = append(lists, listing{GroupVersionResource: kind.Resource})
@@ -81,10 +64,14 @@ func (r *reader) stock(ctx context.Context) (stock []*Object, err error) {
 			lists = append(lists, listing{command.CoreResource("configmaps"), p.ConfigMap})
 		}
 	}
-	if stock, err = r.list(ctx, lists...); err != nil {
+	if stock, err = k.list(ctx, lists...); err != nil {
 		return nil, err
 	}
-	configurations, err := command.Configurations(ctx, r.typed)
+	survey, err := k.Survey()
+	if err != nil {
+		return nil, err
+	}
+	configurations, err := survey.Configurations(ctx)
 	if apierrors.IsForbidden(err) {
 		err = nil
 	}
@@ -96,16 +83,16 @@ func (r *reader) stock(ctx context.Context) (stock []*Object, err error) {
 }
 
 // list returns the objects that matter in lists. The objects have no additions of Lanyard.
-func (r *reader) list(ctx context.Context, lists ...listing) (stock []*Object, err error) {
+func (k *migrateCommand) list(ctx context.Context, lists ...listing) (stock []*Object, err error) {
 	for _, l := range lists {
-		done := r.Progress("reading " + l.Resource)
-		err := r.each(ctx, l, func(u *unstructured.Unstructured) error {
+		done := k.Progress("reading " + l.Resource)
+		err := k.each(ctx, l, func(u *unstructured.Unstructured) error {
 			if len(stock) == maxStock {
 				return fmt.Errorf("got more than %d objects: migrate one namespace after the other", maxStock)
 			}
 			var err error
 			if u.GetAnnotations()[annotations.Injected] != "" { // which a template has rarely, and most objects are templates
-				err = injected.Remove(u.Object, r.settings, false)
+				err = injected.Remove(u.Object, k.settings, false)
 			}
 			if err != nil {
 				return err
@@ -128,13 +115,13 @@ func (r *reader) list(ctx context.Context, lists ...listing) (stock []*Object, e
 const pageSize = 50
 
 // each calls do for each object of a list.
-func (r *reader) each(ctx context.Context, l listing, do func(*unstructured.Unstructured) error) error {
+func (k *migrateCommand) each(ctx context.Context, l listing, do func(*unstructured.Unstructured) error) error {
 	list := func(ctx context.Context, options metav1.ListOptions) (*unstructured.UnstructuredList, error) {
 		options.Limit = pageSize
 		if l.name != "" {
 			options.FieldSelector = "metadata.name=" + l.name
 		}
-		return r.client.Resource(l.GroupVersionResource).Namespace(r.namespace).List(ctx, options)
+		return k.client.Resource(l.GroupVersionResource).Namespace(k.namespace).List(ctx, options)
 	}
 	if err := command.EachObject(ctx, list, do); err != nil {
 		return fmt.Errorf("list %s: %w", l.Resource, err)
@@ -148,7 +135,7 @@ const countEvery = 100
 
 // writeServiceAccounts writes the changes: all of them as a dry run first, so that
 // nothing is written if one would be denied.
-func (r *reader) writeServiceAccounts(ctx context.Context, result *migration) {
+func (k *migrateCommand) writeServiceAccounts(ctx context.Context, result *migration) {
 	for _, step := range []struct {
 		what   string
 		dryRun []string
@@ -156,9 +143,9 @@ func (r *reader) writeServiceAccounts(ctx context.Context, result *migration) {
 		for i := range result.Plan.Changes {
 			c := &result.Plan.Changes[i]
 			if result.Changes >= countEvery && i%countEvery == 0 {
-				r.Note("%s %d of %d ServiceAccounts ...", step.what, i, result.Changes)
+				k.Note("%s %d of %d ServiceAccounts ...", step.what, i, result.Changes)
 			}
-			if err := r.patch(ctx, c, step.dryRun); err != nil {
+			if err := k.patch(ctx, c, step.dryRun); err != nil {
 				result.Errors = append(result.Errors, fmt.Sprintf("%s in the namespace %s: %v", c.Object.Reference(), c.Object.Namespace, err))
 			} else if step.dryRun == nil {
 				result.Written++
@@ -177,14 +164,14 @@ func (r *reader) writeServiceAccounts(ctx context.Context, result *migration) {
 const patchTimeout = 30 * time.Second
 
 // patch makes a change.
-func (r *reader) patch(ctx context.Context, c *Change, dryRun []string) error {
+func (k *migrateCommand) patch(ctx context.Context, c *Change, dryRun []string) error {
 	patch, err := annotationPatch(c)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, patchTimeout)
 	defer cancel()
-	_, err = r.client.Resource(command.CoreResource("serviceaccounts")).Namespace(c.Object.Namespace).
+	_, err = k.client.Resource(command.CoreResource("serviceaccounts")).Namespace(c.Object.Namespace).
 		Patch(ctx, c.Object.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "lanyard", DryRun: dryRun})
 	return err
 }

@@ -11,11 +11,12 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"k8s.io/client-go/dynamic"
 	"sigs.k8s.io/yaml"
 
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
 	"github.com/lanyard-dev/lanyard/internal/peer"
-	"github.com/lanyard-dev/lanyard/internal/settings"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 //go:embed migrate.txt
@@ -28,6 +29,11 @@ type migrateCommand struct {
 	command.Selection
 	from          []string
 	write, remove bool
+
+	settings *annotations.Settings
+	// client and namespace select the objects of a cluster, in all namespaces if namespace is empty.
+	client    dynamic.Interface
+	namespace string
 }
 
 // NewCommand returns the command migrate.
@@ -69,14 +75,15 @@ func (k *migrateCommand) run(ctx context.Context) error {
 	if err != nil {
 		return command.Usagef("--from: %v", err)
 	}
-	s, err := settings.Load(nil, nil) // files are read without a cluster
-	if len(k.Files.Filenames) == 0 || k.ConfigPath != "" {
-		s, err = k.Settings(ctx)
+	if len(k.Files.Filenames) > 0 {
+		k.settings, err = k.FileSettings()
+	} else {
+		k.settings, err = k.Settings(ctx)
 	}
 	if err != nil {
 		return err
 	}
-	options := &Options{Settings: s, From: peers, Remove: k.remove, Cluster: len(k.Files.Filenames) == 0}
+	options := &Options{Settings: k.settings, From: peers, Remove: k.remove, Cluster: len(k.Files.Filenames) == 0}
 	if options.Namespace, err = k.Namespace(); err != nil {
 		return err
 	}

@@ -15,7 +15,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
-	"github.com/lanyard-dev/lanyard/internal/cli/finding"
+	"github.com/lanyard-dev/lanyard/internal/finding"
 	"github.com/lanyard-dev/lanyard/pkg/mutate/injected"
 )
 
@@ -92,7 +92,7 @@ func (e *Explanation) printOthers(p *command.Page) {
 		p.Line("")
 	}
 	for i := range others {
-		others[i].Print(p)
+		p.Finding(&others[i])
 	}
 }
 

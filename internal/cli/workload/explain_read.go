@@ -22,8 +22,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
-	"github.com/lanyard-dev/lanyard/internal/cli/finding"
-	"github.com/lanyard-dev/lanyard/internal/probe"
+	"github.com/lanyard-dev/lanyard/internal/finding"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
@@ -116,7 +115,7 @@ const (
 // lacks reports whether a request for reading failed because the user lacks a right, and notes
 // the right. purpose is the part of the explanation that needs the right.
 func (r *reader) lacks(err error, purpose string) bool {
-	right := probe.MissingRight(err)
+	right := finding.LackedRight(err)
 	if right != "" {
 		f := finding.NoRight(right, "%s", purpose)
 		f.About = purpose

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
-	"github.com/lanyard-dev/lanyard/internal/cli/finding"
+	"github.com/lanyard-dev/lanyard/internal/finding"
 	"github.com/lanyard-dev/lanyard/pkg/mutate"
 	"github.com/lanyard-dev/lanyard/pkg/mutate/injected"
 	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"

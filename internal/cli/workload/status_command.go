@@ -22,7 +22,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
-	"github.com/lanyard-dev/lanyard/internal/cli/finding"
+	"github.com/lanyard-dev/lanyard/internal/finding"
 	"github.com/lanyard-dev/lanyard/pkg/mutate/injected"
 )
 
@@ -285,7 +285,7 @@ func (r *statusResult) printEnd(p *command.Page) {
 		p.Text(2, command.Faint, "injected by "+r.InjectedBy)
 	}
 	for i := range r.Findings {
-		r.Findings[i].Print(p)
+		p.Finding(&r.Findings[i])
 	}
 	unreadable := slices.ContainsFunc(r.Findings, func(f finding.Finding) bool { return f.Status != finding.NotApplicable })
 	switch {

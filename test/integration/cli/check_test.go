@@ -20,7 +20,7 @@ import (
 
 	webhook "github.com/lanyard-dev/lanyard/cmd/webhook/app"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
-	"github.com/lanyard-dev/lanyard/internal/cli/finding"
+	"github.com/lanyard-dev/lanyard/internal/finding"
 )
 
 // Serial and Ordered: some of these damage the installation for a while.

@@ -1,7 +1,7 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package cli
+package migrate
 
 import (
 	"context"
@@ -24,9 +24,9 @@ import (
 //go:embed label.txt
 var labelHelp string
 
-// newLabelCommand returns the command label, which adds the guard's label to ServiceAccounts that lack
+// NewLabelCommand returns the command label, which adds the guard's label to ServiceAccounts that lack
 // it. On that write, the webhook adopts the annotations of another webhook.
-func newLabelCommand(c *command.CLI) *cobra.Command {
+func NewLabelCommand(c *command.CLI) *cobra.Command {
 	cmd := &cobra.Command{Use: "label", Short: "Label ServiceAccounts for the guard, and adopt their annotations.", Long: "label adds the labels of Lanyard to objects that lack them."}
 	k := &labeller{CLI: c}
 	serviceaccounts := command.New(labelHelp, cobra.NoArgs, func(cmd *cobra.Command, _ []string) error {
@@ -129,7 +129,18 @@ func (k *labeller) run(ctx context.Context) (*labelling, error) {
 	}
 	found := &labelling{DryRun: k.dryRun, ServiceAccounts: []written{}}
 	report := k.Periodically()
-	err = k.EachUnguarded(ctx, client, namespace, installation.Registration(), func(object *metav1.PartialObjectMetadata) error {
+	namespaces, err := command.Namespaces(ctx, client, namespace)
+	if err != nil {
+		return nil, err
+	}
+	called := map[string]bool{}
+	for _, one := range namespaces {
+		called[one.Name] = cluster.CalledFor(installation.Registration(), s, one)
+	}
+	err = k.EachServiceAccount(ctx, namespace, func(object *metav1.PartialObjectMetadata) error {
+		if !called[object.Namespace] || !cluster.Unguarded(s, object) {
+			return nil
+		}
 		entry := written{Namespace: object.Namespace, Name: object.Name, Adopted: peer.Adoptable(s, peer.Of(s), object.Annotations)}
 		if k.dryRun.Sends() {
 			if err := k.write(ctx, client, s, object); err != nil {
