@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
-	"github.com/lanyard-dev/lanyard/internal/cli/finding"
+	"github.com/lanyard-dev/lanyard/internal/finding"
 	"github.com/lanyard-dev/lanyard/pkg/mutate/injected"
 )
 
