@@ -90,7 +90,7 @@ var _ = Describe("explain", Ordered, func() {
 	})
 
 	It("explains a workload", func(ctx SpecContext) {
-		expectOutputs(ctx, "explain-deployment", command.ExitOK, "explain", "deploy/cart", "--namespace", "explained")
+		expectOutputs(ctx, "explain-deployment", command.ExitFound, "explain", "deploy/cart", "--namespace", "explained")
 	})
 
 	It("explains a pod with an old identity", func(ctx SpecContext) {
