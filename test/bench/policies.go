@@ -185,11 +185,7 @@ func (b *bench) preparePolicies(ctx context.Context, dir string) (*cluster, erro
 			if mode.compiled {
 				compiled[namespace] = labelled
 			}
-			others := labelled - 1 // createNamespace creates one
-			if !mode.webhook && !mode.policies {
-				others = 0 // nothing reads them
-			}
-			if err := c.createAccounts(ctx, namespace, others, others, nil); err != nil {
+			if err := c.createOthers(ctx, &mode, namespace, labelled); err != nil {
 				return nil, err
 			}
 		}
@@ -198,6 +194,15 @@ func (b *bench) preparePolicies(ctx context.Context, dir string) (*cluster, erro
 		return nil, err
 	}
 	return c, c.installPolicies(ctx, compiled, withPolicies...)
+}
+
+// createOthers creates the namespace with this number of labelled ServiceAccounts.
+func (c *cluster) createOthers(ctx context.Context, mode *mode, namespace string, labelled int) error {
+	others := labelled - 1 // createNamespace creates one
+	if !mode.webhook && !mode.policies {
+		others = 0 // nothing reads them
+	}
+	return c.createAccounts(ctx, namespace, others, others, nil)
 }
 
 // guardUnchecked is a namespace without a webhook, so pods are not injected, and the

@@ -235,6 +235,11 @@ var _ = Describe("an installation by policies", Ordered, func() {
 		uncompiled := serviceAccount("bakery", map[string]string{"lanyard.dev/azure-client-id": "11111111-2222-3333-4444-555555555555"})
 		_, err = client.CoreV1().ServiceAccounts("shop").Create(ctx, uncompiled, metav1.CreateOptions{})
 		Expect(err).NotTo(HaveOccurred())
+		// The API server may evaluate the deleted policies for a moment. They know every ServiceAccount.
+		Eventually(ctx, func(ctx context.Context) map[string]string {
+			pod, _ := client.CoreV1().Pods("shop").Create(ctx, newPod("probe", "bakery"), dryRun) // or it is denied
+			return pod.GetAnnotations()
+		}).ShouldNot(HaveKey("lanyard.dev/injected"))
 		run(ctx, "compiled-check-uncompiled", 1, "check")
 		Expect(client.CoreV1().ServiceAccounts("shop").Delete(ctx, "bakery", metav1.DeleteOptions{})).To(Succeed())
 	})
