@@ -256,7 +256,7 @@ func (k *trustCommand) warn(t *Token) {
 		k.Note("warning: the settings of the webhook could not be read, so the audience %s may not be the cluster's: %v. Pass the configuration file with --config.", t.Audience, err)
 	}
 	if !Public(t.Issuer) && t.JWKS == "" {
-		k.Note("warning: the issuer %s is not public, so the cloud cannot read its keys", t.Issuer)
+		k.Note("warning: the issuer %s is not public, so the cloud cannot read its keys: see docs/issuer.md", t.Issuer)
 	}
 }
 

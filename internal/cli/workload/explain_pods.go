@@ -6,7 +6,6 @@ package workload
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -42,7 +41,9 @@ func (r *reader) pods(ctx context.Context, e *Explanation) error {
 // addPods adds the findings about running pods.
 func (e *Explanation) addPods(result *statusResult, in *input) {
 	for _, f := range result.Findings {
-		if f.About == "pods" && f.Status != finding.NotApplicable && !slices.Contains(e.Findings, f) {
+		// What is unknown about its own new pods is explained already.
+		unknown := f.Reason == string(injected.Unknown) && in.Owner.Name != ""
+		if f.About == "pods" && f.Status != finding.NotApplicable && !unknown {
 			f.About = aboutPods
 			e.Findings = append(e.Findings, f)
 		}

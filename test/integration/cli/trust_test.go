@@ -66,7 +66,7 @@ var _ = Describe("trust", func() {
 		Expect(code).To(Equal(command.ExitOK))
 		issuer := clusterIssuer(ctx)
 		Expect(out).To(ContainSubstring("--url " + issuer + " "))
-		Expect(errOut).To(HaveSuffix(unreadHint + "warning: the issuer " + issuer + " is not public, so the cloud cannot read its keys\n"))
+		Expect(errOut).To(HaveSuffix(unreadHint + "warning: the issuer " + issuer + " is not public, so the cloud cannot read its keys: see docs/issuer.md\n"))
 	})
 
 	It("uploads the keys to Google Cloud if the issuer is not public", func(ctx SpecContext) {

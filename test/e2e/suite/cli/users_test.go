@@ -29,6 +29,9 @@ import (
 // and the Deployment printer is older than the annotation of its ServiceAccount.
 const books = "books"
 
+// outdated is what explain says about the Deployment printer.
+const outdated = "× 1 pod must be replaced\n"
+
 // questions are the commands that each user runs, below the headings of the user's file.
 var questions = []struct {
 	heading  string
@@ -132,7 +135,8 @@ func ask(ctx context.Context, p *person) {
 		}
 		failures = errors.Join(failures, InterceptGomegaFailure(func() {
 			for _, statement := range append([]string{", want ", "%!", "panic", "eyJhbGciOi"}, p.untrue...) {
-				Expect(text.String()).NotTo(ContainSubstring(statement), "a statement that is false for the user %s", p.name)
+				shown := strings.ReplaceAll(text.String(), outdated, "") // which is true
+				Expect(shown).NotTo(ContainSubstring(statement), "a statement that is false for the user %s", p.name)
 			}
 		}), InterceptGomegaFailure(func() {
 			got := unchanging(text.String())
