@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -128,6 +129,21 @@ func TestEveryKindExists(t *testing.T) {
 		}
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(content, object, true); err != nil {
 			t.Errorf("%s: %v", kind.Kind, err)
+		}
+	}
+}
+
+func TestOwnersWithNamesThatNoObjectHas(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct{ kind, owner, want string }{
+		"a Deployment":               {"Deployment", "cart", "deployment/cart"},
+		"a custom kind":              {"Rollout", "cart.v1", "rollout/cart.v1"},
+		"a command in the name":      {"Rollout", "x;reboot", ""},
+		"a substitution in the kind": {"$(reboot)", "cart", ""},
+		"a second line":              {"Rollout", "cart\nreboot", ""},
+	} {
+		if got := cluster.OwnerName(&metav1.OwnerReference{Kind: test.kind, Name: test.owner}); got != test.want {
+			t.Errorf("%s: got %q, want %q", name, got, test.want)
 		}
 	}
 }

@@ -13,8 +13,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
@@ -529,6 +531,22 @@ func TestTheFixIsForAllPods(t *testing.T) {
 				t.Errorf("got %+v, want %+v", e.Findings, want)
 			}
 		})
+	}
+}
+
+func TestPodsThatMayNotBeListedAreAFinding(t *testing.T) {
+	t.Parallel()
+	l := &lister{}
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "", errors.New(`User "viewer" cannot list resource "pods" in API group "" in the namespace "shop"`))
+	if err := l.skip(forbidden, "pods", "shop", "the pods of the namespace are not counted"); err != nil {
+		t.Fatal(err)
+	}
+	result := newStatusResult(&query{})
+	result.add(nil, l.found)
+	e := &Explanation{Object: "deployment/cart", Namespace: "shop"}
+	e.addPods(result, newInput(t))
+	if len(e.Findings) != 1 || e.Findings[0].Status != finding.Skipped || e.Findings[0].About != aboutPods || e.Findings[0].Fix == "" {
+		t.Errorf("got %+v, want one finding about a missing right, with the next step", e.Findings)
 	}
 }
 
