@@ -48,7 +48,7 @@ type Verifier struct {
 	Log func(line string)
 }
 
-// Run presents the tokens to each cloud of the pod until it accepts, or until VerifyTimeout has passed. The
+// Run presents the tokens to each cloud of the pod until it accepts, or until Timeout has passed. The
 // error is the message for people: the response, the cause and the repair for each cloud that did
 // not accept its token. It never contains a token.
 func (v *Verifier) Run(ctx context.Context) error {

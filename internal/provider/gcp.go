@@ -28,7 +28,7 @@ func gcp() *annotations.Provider {
 			{Name: "project", MaxBytes: 320, Grammar: annotations.Matching(gcpProject, wantGCPProject)},
 			{
 				Name: "default-project", ClusterOnly: true, MaxBytes: 320, Grammar: annotations.Matching(gcpProject, wantGCPProject),
-				Flag: "gcp-default-project", Usage: "Project ID of service accounts that an annotation names without a domain. Also the default of GOOGLE_CLOUD_PROJECT.",
+				Flag: "gcp-default-project", Usage: "Project ID of service accounts that an annotation names without a domain. Also the default of GOOGLE_CLOUD_PROJECT for ServiceAccounts without a service account.",
 			},
 			{
 				Name: "universe-domain", ClusterOnly: true, MaxBytes: 253, Grammar: annotations.Matching(gcpUniverse, "must be a domain, such as googleapis.com"),

@@ -51,6 +51,9 @@ func newVerifyCommand(width int) *cobra.Command {
 }
 
 func runVerify(cmd *cobra.Command, warn bool, message string, timeout time.Duration) error {
+	if timeout <= 0 {
+		return fmt.Errorf("--timeout: got %v, want more than 0", timeout)
+	}
 	debug.SetMemoryLimit(verifyMemory)
 	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

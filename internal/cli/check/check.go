@@ -448,7 +448,7 @@ const fencesPage = "concepts/guard.md#the-fences"
 
 // maybeFence reports a missing fence that the installation may or may not need.
 func maybeFence(wrong string, unread error) finding.Finding {
-	wrong += ", and could not determine whether it is needed"
+	wrong += ", and it is unknown whether it is needed"
 	if right := finding.LackedRight(unread); right != "" {
 		return finding.NoRight(right, "%s", wrong)
 	}

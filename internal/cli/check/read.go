@@ -519,7 +519,7 @@ func (k *checkCommand) dryRuns(ctx context.Context, asker *workload.Asker, regis
 		k.add("dry run", finding.Skip("not_known", "Name a ServiceAccount with --service-account.", "",
 			"no ServiceAccount was tested: not all of them can be read"))
 	case s.compiled:
-		k.add("dry run", finding.DoesNotApply("no ServiceAccount was tried, because the policies have the identities; to try one, use --service-account"))
+		k.add("dry run", finding.DoesNotApply("no ServiceAccount was tested, because the policies have the identities; to test one, use --service-account"))
 	case s.chosen == nil:
 		k.add("dry run", finding.DoesNotApply("no ServiceAccount needs credentials yet, so none was tested"))
 	}

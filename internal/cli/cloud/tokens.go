@@ -67,7 +67,7 @@ func (x *Target) Exchange(ctx context.Context, c *command.CLI) (lines []finding.
 	}
 	lines, inPod := x.exchangeAll(ctx, all)
 	if omitted > 0 {
-		lines = append(lines, unknown("the tokens of more ServiceAccounts", fmt.Errorf("%d were left out; use --namespace", omitted)))
+		lines = append(lines, finding.Skip("", "Check one namespace at a time, with --namespace.", "", "the tokens of %d more ServiceAccounts were not exchanged", omitted))
 	}
 	last := finding.DoesNotApply("%s", notFromAPod)
 	last.Link = finding.Page("troubleshooting/no-credentials.md#from-inside-a-pod")

@@ -169,7 +169,7 @@ func (k *trustCommand) addFlags(title string, formats ...string) {
 
 // addRemove adds the flag that shows how to remove what the printed commands create.
 func (k *trustCommand) addRemove() {
-	k.cmd.Flags().BoolVar(&k.remove, "remove", false, "Show the commands that remove what is created without this flag, but for the cluster-wide part.")
+	k.cmd.Flags().BoolVar(&k.remove, "remove", false, "Show the commands that remove what the others create, by default without the cluster-wide part.")
 }
 
 // addTags adds the flag for tags at the cloud.
@@ -446,8 +446,12 @@ func (k *trustCommand) keep(own *Documents) (*Documents, error) {
 		return own, nil
 	}
 	text, err := os.ReadFile(k.keepKeys)
-	if err != nil || len(bytes.TrimSpace(text)) == 0 { // a provider without uploaded keys
-		return own, err
+	if err != nil {
+		return nil, err
+	}
+	if len(bytes.TrimSpace(text)) == 0 { // a provider without uploaded keys
+		k.Note("warning: %s contains no keys: the upload replaces all keys of the provider", k.keepKeys)
+		return own, nil
 	}
 	uploaded, err := Parse(own.DiscoveryText, text)
 	if err != nil {

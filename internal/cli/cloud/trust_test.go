@@ -148,6 +148,7 @@ func TestTheRemovalOfAnIdentityThatDoesNotExist(t *testing.T) {
 	script := azure.Text("remove", "serviceaccount")
 	calls, _ := runScript(t, script)
 	want := [][]string{
+		{"az", "identity", "federated-credential", "delete", "--resource-group", "group", "--identity-name", "shop-cart", "--name", "shop-cart", "--yes"},
 		{"az", "identity", "show", "--resource-group", "group", "--name", "shop-cart", "--query", "principalId", "--output", "tsv"},
 		{"az", "role", "assignment", "list", "--all", "--assignee", "my-project", "--query", "[].id", "--output", "tsv"},
 		{"az", "role", "assignment", "delete", "--ids", "my-project"},
@@ -157,7 +158,7 @@ func TestTheRemovalOfAnIdentityThatDoesNotExist(t *testing.T) {
 		t.Errorf("an identity that exists: calls (-want +got):\n%s", diff)
 	}
 	calls, _ = runScript(t, strings.Replace(script, "--output tsv)", "--output tsv >/dev/null)", 1))
-	if diff := cmp.Diff([][]string{want[0], want[3]}, calls); diff != "" {
+	if diff := cmp.Diff([][]string{want[0], want[1], want[4]}, calls); diff != "" {
 		t.Errorf("one that does not: calls (-want +got):\n%s", diff)
 	}
 }

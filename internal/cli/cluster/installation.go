@@ -23,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/lanyard-dev/lanyard/internal/peer"
 	"github.com/lanyard-dev/lanyard/internal/probe"
@@ -278,6 +279,16 @@ func ServiceAccountOf(object *unstructured.Unstructured) string {
 	name, _, _ := unstructured.NestedString(object.Object, append(path, "serviceAccountName")...)
 	deprecated, _, _ := unstructured.NestedString(object.Object, append(path, "serviceAccount")...)
 	return cmp.Or(name, deprecated, DefaultServiceAccount)
+}
+
+// OwnerName formats an owner as users write it, such as deployment/cart. It returns "" if no object
+// has such a name: who creates a pod writes its owner references, and commands are printed with it.
+func OwnerName(owner *metav1.OwnerReference) string {
+	kind := strings.ToLower(owner.Kind)
+	if len(validation.IsDNS1123Label(kind))+len(validation.IsDNS1123Subdomain(owner.Name)) > 0 {
+		return ""
+	}
+	return kind + "/" + owner.Name
 }
 
 // NamesServiceAccount reports whether the pod template sets a ServiceAccount. In a stored

@@ -33,7 +33,7 @@ func (s *Selection) EachText(stdin io.Reader, limit int64, do func(name string, 
 	return s.eachFile(stdin, func(name string, r io.Reader) error {
 		text, err := io.ReadAll(io.LimitReader(r, left+1))
 		if left -= int64(len(text)); err == nil && left < 0 {
-			err = fmt.Errorf("the files have more than %d bytes", limit)
+			err = fmt.Errorf("the files have more than %d bytes; pass fewer files", limit)
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)

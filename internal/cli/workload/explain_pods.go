@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
@@ -18,24 +17,24 @@ import (
 // aboutPods are the running pods of a workload or a ServiceAccount.
 const aboutPods = "running pods"
 
-// pods adds the running pods of a workload or a ServiceAccount, as status counts them.
-func (r *reader) pods(ctx context.Context, e *Explanation) error {
+// pods adds the running pods of a workload or a ServiceAccount, as status counts them. The rest
+// of the explanation does not depend on them.
+func (r *reader) pods(ctx context.Context, e *Explanation) {
 	result := newStatusResult(&query{scope: e.Namespace, names: []string{e.Object}})
 	err := eachNamespace(ctx, r.CLI, result.query, func(rows []Row, found []finding.Finding) error {
 		result.add(rows, found)
 		return nil
 	})
-	if apierrors.IsForbidden(err) && r.lacks(err, aboutPods) {
-		return nil
-	}
 	if err != nil {
-		return err
+		f := finding.Unreadable("the "+aboutPods, err)
+		f.About = aboutPods
+		e.Findings = append(e.Findings, f)
+		return
 	}
 	if result.Summary.Pods > 0 {
 		e.Pods = &result.Summary
 	}
 	e.addPods(result, r.in)
-	return nil
 }
 
 // addPods adds the findings about running pods.

@@ -8,7 +8,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -100,7 +99,7 @@ func explainObject(ctx context.Context, c *command.CLI, args []string) (*Explana
 		explanation.Findings = append(explanation.Findings, *explanation.event)
 	}
 	if err == nil && r.in.Live == nil && r.in.asks() {
-		err = r.pods(ctx, explanation)
+		r.pods(ctx, explanation)
 	}
 	explanation.Findings = append(explanation.Findings, r.in.Missing[known:]...)
 	return explanation, err
@@ -197,8 +196,8 @@ func (r *reader) get(ctx context.Context, kind schema.GroupVersionResource, name
 func (r *reader) owner(ctx context.Context, pod *unstructured.Unstructured) (template *unstructured.Unstructured, err error) {
 	for reference := metav1.GetControllerOf(pod); reference != nil; {
 		object, err := r.ownerOf(ctx, reference)
-		name := strings.ToLower(reference.Kind) + "/" + reference.Name // as users write it
-		if apierrors.IsNotFound(err) || err == nil && object != nil && object.GetUID() != reference.UID {
+		name := cluster.OwnerName(reference)
+		if name == "" || apierrors.IsNotFound(err) || err == nil && object != nil && object.GetUID() != reference.UID {
 			break // the reference is wrong, so the owner below is at the top
 		}
 		if err != nil {

@@ -153,7 +153,7 @@ func (l *lister) readInstallation(ctx context.Context) error {
 	}
 	installation, err := parts.Installation(ctx)
 	if err != nil {
-		return l.skip(err, "", "labels and settings decide for which namespaces Lanyard is called")
+		return l.skip(err, aboutRights, "", "labels and settings decide for which namespaces Lanyard is called")
 	}
 	l.installation, l.registration = installation, installation.Registration()
 	if installation.Absent() {
@@ -163,7 +163,7 @@ func (l *lister) readInstallation(ctx context.Context) error {
 		return nil
 	}
 	l.noGuard, err = parts.Guard(ctx, l.registration)
-	if err = l.skip(err, "", "a guarded ServiceAccount has the label, but could not determine whether there is a guard"); err != nil {
+	if err = l.skip(err, aboutRights, "", "a guarded ServiceAccount has the label, but it is unknown whether there is a guard"); err != nil {
 		return fmt.Errorf("guard of %s: %w", l.registration.Name, err)
 	}
 	return nil
@@ -177,13 +177,16 @@ func notInstalled() finding.Finding {
 	}
 }
 
+// aboutRights are parts of the installation or of a namespace that the user may not read.
+const aboutRights = "rights"
+
 // skip notes a part that the user may not read, with its effect. It returns another error.
-func (l *lister) skip(err error, namespace, effect string) error {
+func (l *lister) skip(err error, about, namespace, effect string) error {
 	if !apierrors.IsForbidden(err) {
 		return err
 	}
 	f := finding.Unreadable(effect, err)
-	f.About, f.Text = "rights", strings.TrimPrefix(namespace+": ", ": ")+"skipped: "+effect+": "+err.Error()
+	f.About, f.Text = about, strings.TrimPrefix(namespace+": ", ": ")+"skipped: "+effect+": "+err.Error()
 	l.found = append(l.found, f)
 	return nil
 }
@@ -193,7 +196,7 @@ func (l *lister) readNamespaces(ctx context.Context, scope string) error {
 	list, err := command.Namespaces(ctx, l.typed, scope)
 	if err != nil && scope != metav1.NamespaceAll {
 		l.unread = cmp.Or(l.unread, err)
-		err = l.skip(err, scope, "the labels and the policy of the namespace are unknown")
+		err = l.skip(err, aboutRights, scope, "the labels and the policy of the namespace are unknown")
 	}
 	if err != nil {
 		return err
@@ -260,7 +263,7 @@ func (n *Namespace) ReadPods(ctx context.Context, client kubernetes.Interface, s
 // pods, and returns the rows.
 func (l *lister) rows(ctx context.Context, n *Namespace) ([]Row, error) {
 	if err := n.ReadPods(ctx, l.typed, l.selector, &l.configMaps); err != nil {
-		if err := l.skip(err, n.Name, "the pods of the namespace are not counted"); err != nil {
+		if err := l.skip(err, "pods", n.Name, "the pods of the namespace are not counted"); err != nil {
 			return nil, fmt.Errorf("list pods: %w", err)
 		}
 		return nil, nil
@@ -272,7 +275,7 @@ func (l *lister) rows(ctx context.Context, n *Namespace) ([]Row, error) {
 				n.AddOwner(kind, object)
 				return nil
 			})
-			if err := l.skip(err, n.Name, "pods with an owner of the kind "+kind.Kind+" are listed by their own names"); err != nil {
+			if err := l.skip(err, "pods", n.Name, "pods with an owner of the kind "+kind.Kind+" are listed by their own names"); err != nil {
 				return nil, fmt.Errorf("list %s: %w", kind.Resource.Resource, err)
 			}
 		}
@@ -328,7 +331,7 @@ func (l *lister) readTemplate(ctx context.Context, n *Namespace, q *Question) er
 		return nil
 	}
 	if err != nil {
-		return l.skip(err, n.Name, "could not determine what the containers of "+kind.Name(reference.Name)+" set themselves")
+		return l.skip(err, "pods", n.Name, "could not determine what the containers of "+kind.Name(reference.Name)+" set themselves")
 	}
 	pod, err := cluster.PodOf(object)
 	if err != nil {

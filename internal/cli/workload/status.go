@@ -309,7 +309,7 @@ func (n *Namespace) ownerName(reference *metav1.OwnerReference) string {
 	if _, known := cluster.ByName(reference.Kind); known {
 		return ""
 	}
-	return strings.ToLower(reference.Kind) + "/" + reference.Name
+	return cluster.OwnerName(reference)
 }
 
 // workload formats the workload of a pod.

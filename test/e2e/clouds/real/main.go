@@ -24,6 +24,7 @@ func main() {
 	defer stop()
 	log.SetLogger(logr.Discard()) // envtest's own log
 	s, err := newSettings(os.Getenv)
+	_ = os.Unsetenv("LANYARD_SIGNING_KEY") // which no other process needs
 	if err == nil {
 		err = run(ctx, os.Stdout, s)
 	}
