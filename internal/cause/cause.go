@@ -30,8 +30,8 @@ type Cause struct {
 	// Fix is the next step, and Link is a page in docs.
 	Fix  string `json:"fix"`
 	Link string `json:"link"`
-	// Repair is the name of a template of the cloud, and Terraform reports whether lanyard
-	// trust can also print the repair as Terraform. Only causes of cloud errors set them.
+	// Repair names the cloud's template for the repair. Terraform reports whether lanyard trust
+	// can also print it as Terraform. Only causes of cloud errors set these two.
 	Repair    string `json:"repair"`
 	Terraform bool   `json:"terraform"`
 	// Step describes the repair in one sentence. A name in braces stands for a value.

@@ -102,7 +102,7 @@ func NoRight(right, format string, args ...any) Finding {
 	case strings.Contains(right, ".admissionregistration.k8s.io") || strings.Contains(right, " /"):
 		fix = "Ask an administrator for the ClusterRole lanyard-view."
 	case isNamespaced:
-		fix = "Ask an administrator for the ClusterRole view in the namespace " + namespace + "."
+		fix = "Ask an administrator to bind the ClusterRole \"view\" to you in the namespace " + namespace + "."
 	}
 	return Skip(MissingRight, fix, "operations/README.md#rights-of-readers", "%s: you may not %s", fmt.Sprintf(format, args...), right)
 }

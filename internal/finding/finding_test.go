@@ -44,7 +44,7 @@ func TestWhatCannotBeRead(t *testing.T) {
 		},
 		`User "a" cannot list resource "pods" in API group "" in the namespace "n"`: {
 			Text: "it cannot be read: you may not list pods in the namespace n",
-			Fix:  "Ask an administrator for the ClusterRole view in the namespace n.", Reason: MissingRight,
+			Fix:  "Ask an administrator to bind the ClusterRole \"view\" to you in the namespace n.", Reason: MissingRight,
 		},
 		`User "a" cannot list resource "namespaces" in API group "" at the cluster scope`: {
 			Text: "it cannot be read: you may not list namespaces", Fix: "Ask an administrator for the ClusterRole view.", Reason: MissingRight,

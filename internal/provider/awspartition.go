@@ -16,9 +16,9 @@ import (
 type AWSPartition struct {
 	// Name is the partition in an ARN, such as aws-cn.
 	Name string
-	// Domain is the end of the names of the endpoints, such as amazonaws.com.cn.
+	// Domain is what the names of its endpoints end with, such as amazonaws.com.cn.
 	Domain string
-	// RegionStart is the prefix of the names of the partition's regions, such as cn-. It is empty
+	// RegionStart is what the names of its regions start with, such as cn-. It is empty
 	// for the partition aws, which contains all other regions.
 	RegionStart string
 }

@@ -35,7 +35,7 @@ func (p *parser) identities(at place) {
 		p.require(serviceAccountGlob.MatchString(identity.ServiceAccount), at.child("serviceAccount"), identity.ServiceAccount,
 			`must be the name of a ServiceAccount, in which "*" stands for any characters`)
 		if len(identity.Annotations) == 0 {
-			p.missing(identity.place, "must have at least one annotation, without the prefix")
+			p.missing(identity.place, "must have at least one annotation; write its key without the prefix")
 		}
 		p.limit(len(identity.Annotations), maxAnnotations, identity.place)
 	}

@@ -56,7 +56,7 @@ func parseTokenPath(value string) (string, error) {
 	return value, nil
 }
 
-// CopyPath returns the path of the copy of the token that the ServiceAccount asks for, or "".
+// CopyPath returns the path at which the ServiceAccount asks for a copy of the token, or "".
 func (i *Identity) CopyPath() string {
 	if i.Provider.CopyVolume == "" { // a custom provider may use the name for something else
 		return ""

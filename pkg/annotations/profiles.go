@@ -46,8 +46,8 @@ func ProfilesWith(d *Provider, parameter string, annotations map[string]string) 
 	return names
 }
 
-// denyProfiles reports the keys of profiles of a ServiceAccount without an identity of
-// its own: a program that selects no profile would be without credentials.
+// denyProfiles reports the profile keys of a ServiceAccount that has no identity of its
+// own: a program that selects no profile would be without credentials.
 func (p *serviceAccountParser) denyProfiles(d *Provider) {
 	if d.Profiles == nil {
 		return

@@ -214,7 +214,7 @@ func (p *serviceAccountParser) parameter(key string, d *Provider, parameter *Par
 
 // audience returns the audience of one provider's token: from its own
 // annotation, the ServiceAccount's audience or the cluster's, in this order. An
-// audience of the API server is denied, whichever of them has it.
+// audience of the API server is denied, wherever it comes from.
 func (p *serviceAccountParser) audience(d *Provider, values Values) string {
 	grammar := func(value string) (string, error) {
 		return ParseAudience(value, d.MaxAudienceBytes, p.ReservedAudiences)

@@ -59,5 +59,5 @@ const (
 	skipContainersField = "metadata.annotations[" + annotations.SkipContainers + "]"
 )
 
-// variableFields returns the fields of variables of a container.
+// variableFields returns the fields of a container's variables.
 func variableFields(names ...string) string { return "env[" + strings.Join(names, "], env[") + "]" }

@@ -47,7 +47,7 @@ type encodedProvider struct {
 	variables [][]byte
 	// fieldPath is the credential file's annotation for the downward API.
 	fieldPath string
-	// copied is the volume of the copy of the token, if Copy has a path.
+	// copied is the volume for the token's copy, if Copy has a path.
 	copied encodedVolume
 }
 

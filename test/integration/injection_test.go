@@ -178,8 +178,8 @@ var _ = Describe("A pod that is denied", func() {
 	})
 })
 
-// malformedAccount makes an account as it may have been before the install:
-// the validating webhook would refuse it today, so it is written past it.
+// malformedAccount creates an account that could predate the install. The
+// validating webhook would now reject it, so its namespace is excluded first.
 func malformedAccount(ctx SpecContext, namespace, name string) {
 	GinkgoHelper()
 	optOut := []byte(`{"metadata":{"name":"lanyard"},"webhooks":[{"name":"serviceaccounts.lanyard.dev","namespaceSelector":{"matchExpressions":[{"key":"kubernetes.io/metadata.name","operator":"NotIn","values":["kube-system","lanyard-system",` +

@@ -76,13 +76,13 @@ func (k *checkCommand) run(ctx context.Context) (err error) {
 		return command.Usagef("--service-account cannot be used with --pre")
 	}
 	if k.exchange && (k.pre || k.redact || k.wait != 0 || k.attempts != 0) {
-		return command.Usagef("--exchange cannot be used with --pre, --redact, --wait and --attempts")
+		return command.Usagef("--exchange cannot be used with --pre, --redact, --wait or --attempts")
 	}
 	if len(k.fleetContexts) > 0 && (k.exchange || k.redact) {
-		return command.Usagef("--fleet-context cannot be used with --exchange and --redact")
+		return command.Usagef("--fleet-context cannot be used with --exchange or --redact")
 	}
 	if k.issuerURL != "" && (k.exchange || k.pre || k.serviceAccount != "" || k.attempts != 0) {
-		return command.Usagef("--issuer cannot be used with --exchange, --pre, --service-account and --attempts")
+		return command.Usagef("--issuer cannot be used with --exchange, --pre, --service-account or --attempts")
 	}
 	if k.attempts < 0 || k.attempts > maxAttempts {
 		return command.Usagef("--attempts %d is not between 1 and %d", k.attempts, maxAttempts)

@@ -188,14 +188,14 @@ func TestProblemsOfAnInstallation(t *testing.T) {
 				delete(c.policies.Policies, "lanyard-guard-registration")
 				c.selfManaged, c.unread = false, errors.New("the webhook runs outside the cluster")
 			}, 0,
-			[]string{"warning: ValidatingAdmissionPolicy lanyard-guard-registration does not exist, and could not determine whether it is needed: the webhook runs outside the cluster"},
+			[]string{"warning: ValidatingAdmissionPolicy lanyard-guard-registration does not exist, and it is unknown whether it is needed: the webhook runs outside the cluster"},
 		},
 		"that fence is missing, and the user may not look at the webhook": {
 			func(c *damaged) {
 				delete(c.policies.Policies, "lanyard-guard-registration")
 				c.selfManaged, c.unread = false, apierrors.NewForbidden(schema.GroupResource{}, "", errors.New(`User "a" cannot list resource "deployments" in API group "apps" in the namespace "l"`))
 			}, 0,
-			[]string{"skipped: ValidatingAdmissionPolicy lanyard-guard-registration does not exist, and could not determine whether it is needed: you may not list deployments.apps in the namespace l"},
+			[]string{"skipped: ValidatingAdmissionPolicy lanyard-guard-registration does not exist, and it is unknown whether it is needed: you may not list deployments.apps in the namespace l"},
 		},
 		"the fence around the guard is missing": {
 			func(c *damaged) { delete(c.policies.Policies, "lanyard-guard-serviceaccounts") }, 0,
@@ -263,7 +263,7 @@ func TestWhichFencesAreNeededIsReadInTheCluster(t *testing.T) {
 	}{
 		"the arguments of deploy/base": {"", []string{"warning: ValidatingAdmissionPolicy lanyard-guard-registration does not exist: anyone"}},
 		"the certificate is in files":  {"--certificate-source=files", nil},
-		"an argument with a mistake":   {"--v=x", []string{"warning: ValidatingAdmissionPolicy lanyard-guard-registration does not exist, and could not determine whether it is needed: deployment lanyard-system/lanyard-webhook: "}},
+		"an argument with a mistake":   {"--v=x", []string{"warning: ValidatingAdmissionPolicy lanyard-guard-registration does not exist, and it is unknown whether it is needed: deployment lanyard-system/lanyard-webhook: "}},
 	} {
 		var objects []runtime.Object
 		for _, file := range []string{"30-service.yaml", "40-deployment.yaml"} {

@@ -102,7 +102,7 @@ type roundTripper func(*http.Request) (*http.Response, error)
 // RoundTrip implements http.RoundTripper.
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// clocksOfNodes returns how far the clocks of nodes are ahead of that of the API server, by
+// clocksOfNodes returns how far the clocks of nodes are ahead of the API server's clock, by
 // comparing the time that a kubelet writes into its lease with the API server's timestamp of
 // that write. The result is empty if the user may not read leases.
 func (k *checkCommand) clocksOfNodes(ctx context.Context) map[string]time.Duration {

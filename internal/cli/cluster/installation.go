@@ -77,7 +77,7 @@ func Registered(configuration *admissionregistrationv1.MutatingWebhookConfigurat
 	return r
 }
 
-// GuardPolicies returns the names of the policies of the guard.
+// GuardPolicies returns the names of the guard's policies.
 func GuardPolicies(configuration *admissionregistrationv1.MutatingWebhookConfiguration) []string {
 	return []string{configuration.Name + GuardPods, configuration.Name + GuardInjected}
 }

@@ -21,8 +21,7 @@ type Policies struct {
 	Bindings []admissionregistrationv1.ValidatingAdmissionPolicyBinding
 }
 
-// Suffixes of the names of the policies that belong to a webhook configuration, whose name is
-// the prefix.
+// Name suffixes of the policies that belong to a webhook configuration. Its name is the prefix.
 const (
 	GuardPods            = "-guard-pods"
 	GuardInjected        = "-guard-injected"
@@ -73,7 +72,7 @@ type Injecting struct {
 	Fences *Policies
 }
 
-// Prefix is the prefix of the names of the policies.
+// Prefix is what the names of the policies start with.
 func (p *Injecting) Prefix() string { return strings.TrimSuffix(p.Name, policies.InjectPods("")) }
 
 func (p *Injecting) describe() string {

@@ -281,13 +281,13 @@ func Remove(left []Leftover) string {
 	return strings.Join(command, " ")
 }
 
-// guards are the suffixes of the names of policies that deny pods without credentials.
+// guards are the name suffixes of policies that deny pods without credentials.
 var guards = []string{GuardPods, GuardInjected, policies.DenyPods("")}
 
-// fences are the suffixes of the names of the other policies.
+// fences are the name suffixes of the other policies.
 var fences = []string{FenceMarks, FenceServiceAccounts, FenceRegistration, policies.KeepMarks(""), policies.LimitServiceAccounts("")}
 
-// Leftovers returns the policies of Lanyard that belong to no installation.
+// Leftovers returns Lanyard's policies that belong to no installation.
 func (c *Survey) Leftovers(ctx context.Context) ([]Leftover, error) {
 	installation, err := c.Installation(ctx)
 	if err != nil {

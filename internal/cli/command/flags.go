@@ -119,7 +119,7 @@ func (d *DryRun) AddFlag(cmd *cobra.Command) {
 // Sends reports whether requests are sent: to write, or as dry runs.
 func (d DryRun) Sends() bool { return d != DryRunClient }
 
-// Requests returns the field DryRun of the options of a request.
+// Requests returns the value for the DryRun field of a request's options.
 func (d DryRun) Requests() []string {
 	if d == DryRunServer {
 		return []string{metav1.DryRunAll}

@@ -217,7 +217,7 @@ type Page struct {
 	// not wrapped.
 	Width int
 	Err   error
-	// Columns are the widths of the columns of the last table. Tables with the same
+	// Columns are the column widths of the last table. Tables with the same
 	// number of columns line up, so that a long one can be written in parts.
 	Columns []int
 }

@@ -175,7 +175,7 @@ func (m *migration) Print(p *command.Page) {
 	}
 }
 
-// styles are the styles of the results of a plan.
+// styles maps the results of a plan to styles.
 var styles = map[string]string{
 	string(peer.Translated): command.Good, string(peer.Manual): command.Warn, string(peer.Unsupported): command.Bad, string(peer.NothingToDo): command.Faint,
 }

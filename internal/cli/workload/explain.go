@@ -51,7 +51,7 @@ type input struct {
 	// webhook configuration, or nil if it was not read.
 	Called       bool
 	Registration *admissionregistrationv1.MutatingWebhookConfiguration
-	// Installation is nil if the user may not read it. Leftovers are of one that is gone.
+	// Installation is nil if the user may not read it. Leftovers are of a removed installation.
 	Installation *cluster.Installation
 	Leftovers    []cluster.Leftover
 	// Unread reports whether the settings of the webhook are unknown.
@@ -353,7 +353,7 @@ func (in *input) unknown() NewPod {
 	}}
 	switch {
 	case in.ServiceAccount == nil:
-		n.Fix = "Ask an administrator for the ClusterRole view in the namespace " + in.Namespace.Name + "."
+		n.Fix = "Ask an administrator to bind the ClusterRole \"view\" to you in the namespace " + in.Namespace.Name + "."
 	case in.Unread:
 		n.Fix = "Pass the webhook's configuration file with --config."
 	}
@@ -513,7 +513,7 @@ func (in *input) without() NewPod {
 	case decision == nil && err == nil:
 		return NewPod{Outcome: injected.Without, Finding: finding.Finding{
 			Status: finding.Skipped, Text: "the pod is created without credentials. The reason is unknown, because you may not read its ServiceAccount",
-			Fix: "Ask an administrator for the ClusterRole view in the namespace " + in.Namespace.Name + ".",
+			Fix: "Ask an administrator to bind the ClusterRole \"view\" to you in the namespace " + in.Namespace.Name + ".",
 		}}
 	case decision == nil: // a new pod would be denied, if Lanyard were called
 		return in.uncalled()

@@ -340,7 +340,7 @@ func (r *reader) ask(ctx context.Context, pod *unstructured.Unstructured) error 
 	if in.Answer.Missing != "" {
 		in.Missing = append(in.Missing, finding.Finding{
 			Status: finding.Skipped, About: aboutDryRun, Reason: finding.MissingRight, Text: aboutDryRun + ": you may not " + in.Answer.Missing,
-			Fix: "Ask an administrator for the ClusterRole edit in the namespace " + in.Namespace.Name + ".",
+			Fix: "Ask an administrator to bind the ClusterRole \"edit\" to you in the namespace " + in.Namespace.Name + ".",
 		})
 	}
 	if in.Answer.Pod != nil {

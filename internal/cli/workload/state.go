@@ -74,8 +74,8 @@ type running struct {
 // verdict is the state of a running pod.
 type verdict struct {
 	injected.Comparison
-	// Shadows are the findings about variables because of which SDKs ignore the credentials, if
-	// the pod has them.
+	// Shadows are findings about variables that make SDKs ignore the credentials. They are set
+	// only if the pod has credentials.
 	Shadows []mutate.Finding
 	// Problem says why the state is unknown.
 	Problem string

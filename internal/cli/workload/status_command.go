@@ -223,7 +223,7 @@ func (r *statusResult) conclude() {
 	r.Findings = append(r.Findings, f)
 }
 
-// namespaces formats a list of namespaces. It returns "" if the command is about one namespace.
+// namespaces formats a list of namespaces. It returns "" if the command is limited to one namespace.
 func namespaces(list []string, scope string) string {
 	list = slices.Compact(list)
 	switch {

@@ -23,7 +23,7 @@ const (
 
 // Estimates of the memory that a decision uses, without the response.
 const (
-	// otherBytes is the memory that does not depend on the length of the body: for the
+	// otherBytes is the memory that does not depend on the body's length: for the
 	// volume, the annotations, and the findings about names in annotations.
 	otherBytes = 64 << 10
 	// copiesOfText is the number of copies of an annotation besides the body: one without

@@ -31,7 +31,8 @@ var (
 const (
 	// UsualBody is larger than nearly all bodies. It is part of the connection's memory.
 	UsualBody = 64 << 10
-	// LargeBodies is for the received parts of longer bodies, of at most 7 MiB each.
+	// LargeBodies is for what has been received of bodies larger than UsualBody, each at most
+	// 7 MiB.
 	LargeBodies = 14 << 20
 	// UsualDecisions is for decisions of at most 512 KiB each.
 	UsualDecisions = 8 << 20

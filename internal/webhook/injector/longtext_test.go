@@ -54,7 +54,7 @@ const (
 	maxLogBytes = 1 << 10
 )
 
-// longTexts are texts by their kind, as JSON has them.
+// longTexts maps each kind to a text of this kind, as JSON has it.
 func longTexts() map[string]string {
 	return map[string]string{
 		"ASCII":               strings.Repeat("a", longTextBytes),

@@ -49,7 +49,7 @@ type Reader struct {
 }
 
 // readKey identifies an object and the client that reads it. Clients do not share reads,
-// because one would wait for the turn of another.
+// because one client would wait for another client's turn.
 type readKey struct {
 	types.NamespacedName
 	client netip.Addr

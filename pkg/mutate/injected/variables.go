@@ -136,7 +136,7 @@ type mountedAt struct {
 // variable returns the variable of the container with this name, or nil if there is none.
 func (m mountedAt) variable(name string) *Variable { return lastNamed(m.variables, name) }
 
-// tokenFile is the name of the path of the token in annotations.Values.
+// tokenFile is the name of the token's path in annotations.Values.
 const tokenFile = "token-file"
 
 // paths returns the values that are paths of Lanyard's files, as the container sees them.

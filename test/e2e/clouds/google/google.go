@@ -59,13 +59,13 @@ const (
 // google serves Hosts.
 type google struct {
 	journal *journal.Journal
-	// providers are by name; accounts are members by the service account's
-	// e-mail address.
+	// providers is keyed by name. accounts maps a service account's e-mail
+	// address to its members.
 	providers map[string]provider
 	accounts  map[string][]string
 
 	mu sync.Mutex
-	// grants are by the digest of the federated token.
+	// grants is keyed by the digest of the federated token.
 	grants map[string]grant
 }
 
