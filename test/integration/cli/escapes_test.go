@@ -45,10 +45,11 @@ var _ = Describe("text of the cluster that controls a terminal", Ordered, Contin
 		Expect(out + errOut).NotTo(MatchRegexp("(?m)^.?.?.?every pod has"))
 		Expect(out + errOut).To(ContainSubstring(shown))
 	},
-		Entry("status", `\x1b[2j\x1b[1;1hevery pod`, "status"),
-		Entry("status as JSON", `\u001b[2j\u001b[1;1hevery pod`, "status", "-o", "json"),
-		Entry("status as YAML", `\e[2j\e[1;1hevery pod`, "status", "-o", "yaml"),
-		Entry("status --output name", `\x1b[2j\x1b[1;1hevery pod`, "status", "--output", "name"),
+		// No object can have the name of the owner, so status names the pod.
+		Entry("status", "pod/victim", "status"),
+		Entry("status as JSON", `"pod/victim"`, "status", "-o", "json"),
+		Entry("status as YAML", "workload: pod/victim", "status", "-o", "yaml"),
+		Entry("status --output name", "pod/victim", "status", "--output", "name"),
 		Entry("explain", `\x1b[2J\x1b[1;1Hevery pod`, "explain", "pod/victim"),
 		Entry("explain as JSON", `\u001b[2J`, "explain", "pod/victim", "-o", "json"),
 		Entry("migrate", `\x1b[2J\x1b[1;1Hevery pod`, "migrate", "--from", "eks"),
