@@ -65,8 +65,11 @@ func TestVerifyWithinItsMemory(t *testing.T) {
 		t.Parallel()
 		identity := identityOf(t, clouds["AWS"].annotations)
 		c := newVerifyCase(t, trustOf(t, identity, cloud.Token{Issuer: issuertest.URL, Namespace: "shop", ServiceAccount: "cart", Audience: identity.Audience}), identity)
-		if out, message, err := c.run(t, binary, "--timeout=0s"); err == nil || !strings.Contains(message, "cannot reach AWS: context deadline exceeded") {
+		if out, message, err := c.run(t, binary, "--timeout=1ns"); err == nil || !strings.Contains(message, "cannot reach AWS: context deadline exceeded") {
 			t.Errorf("got error %v, message %q and output:\n%s", err, message, out)
+		}
+		if out, _, err := c.run(t, binary, "--timeout=0s"); err == nil || !strings.Contains(out, "--timeout: got 0s, want more than 0") {
+			t.Errorf("got error %v and output:\n%s", err, out)
 		}
 	})
 	for name, warn := range map[string]bool{"a refusal": false, "a refusal, with --warn": true} {
