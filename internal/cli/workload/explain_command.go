@@ -74,7 +74,7 @@ func (e *Explanation) Print(p *command.Page) {
 	if e.Pods != nil {
 		p.Line("")
 		style := command.Good
-		if e.Pods.worst() != injected.Current {
+		if e.Pods.problems() > 0 {
 			style = command.Bad
 		}
 		p.Line("running pods: %s", p.Style(style, e.Pods.counts()))

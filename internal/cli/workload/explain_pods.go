@@ -5,7 +5,6 @@ package workload
 
 import (
 	"context"
-	"fmt"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -47,16 +46,13 @@ func (e *Explanation) addPods(result *statusResult, in *input) {
 			e.Findings = append(e.Findings, f)
 		}
 	}
-	n := Outdated(result.Summary.States)
-	if n == 0 {
+	if Outdated(result.Summary.States) == 0 {
 		return
 	}
-	f := finding.Finding{Status: finding.Failed, About: aboutPods, Reason: "outdated", Text: mustBeReplaced(n), Fix: in.restart()}
-	if in.Owner.Name == "" { // a ServiceAccount, of any number of workloads
-		f.Fix = fmt.Sprintf("No restart does that. See: lanyard explain %s --namespace %s", result.first.Workload, e.Namespace)
-	}
-	if in.Owner.Name == "" && result.restarts {
-		f.Fix = fmt.Sprintf("Restart their workloads: kubectl rollout restart $(lanyard status %s --stale -o name -n %[2]s) -n %[2]s", e.Object, e.Namespace)
+	f := result.outdated(e.Object)
+	f.Status, f.About = finding.Failed, aboutPods
+	if in.Owner.Name != "" { // otherwise a ServiceAccount, of any number of workloads
+		f.Fix = in.restart()
 	}
 	e.Findings = append(e.Findings, f)
 }
@@ -67,20 +63,7 @@ func ownerOfPods(name string, object *unstructured.Unstructured) topOwner {
 	return topOwner{Name: name, Kind: kind, ByHand: kind.ByHand(object)}
 }
 
-// mustBeReplaced says that n pods are stale or without credentials.
-func mustBeReplaced(n int) string {
-	if n == 1 {
-		return "1 pod must be replaced"
-	}
-	return fmt.Sprintf("%d pods must be replaced", n)
-}
-
-// worst returns the state that needs attention first, or current if none does.
-func (s *summary) worst() injected.State {
-	for _, state := range []injected.State{Shadowed, injected.Without, injected.Stale, injected.Unknown} {
-		if s.States[state] > 0 {
-			return state
-		}
-	}
-	return injected.Current
+// problems returns the number of pods that need attention.
+func (s *summary) problems() int {
+	return Outdated(s.States) + s.States[Shadowed] + s.States[injected.Unknown]
 }

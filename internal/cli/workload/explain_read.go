@@ -203,12 +203,12 @@ func (r *reader) owner(ctx context.Context, pod *unstructured.Unstructured) (tem
 		if err != nil {
 			return nil, fmt.Errorf("%s, an owner of %s: %w", name, r.in.Object, err)
 		}
-		kind, _ := cluster.ByOwner(reference)
-		r.in.Owner = topOwner{Name: name, Kind: kind}
 		if object == nil {
+			kind, _ := cluster.ByOwner(reference)
+			r.in.Owner = topOwner{Name: name, Kind: kind}
 			break
 		}
-		r.in.Owner.ByHand = kind.ByHand(object)
+		r.in.Owner = ownerOfPods(name, object)
 		if _, found := cluster.TemplatePath(object); found && template == nil {
 			template = object
 		}

@@ -209,18 +209,27 @@ func (r *statusResult) conclude() {
 			Fix: "See: lanyard check",
 		})
 	}
-	n := Outdated(r.Summary.States)
-	if n == 0 {
-		return
+	if Outdated(r.Summary.States) > 0 {
+		r.Findings = append(r.Findings, r.outdated(""))
 	}
+}
+
+// outdated returns the finding that pods must be replaced. object limits the restart to the pods
+// of an object, or is empty.
+func (r *statusResult) outdated(object string) finding.Finding {
+	n := Outdated(r.Summary.States)
 	f := finding.Finding{
-		Status: finding.Warning, About: "pods", Reason: "outdated", Text: mustBeReplaced(n),
+		Status: finding.Warning, About: "pods", Reason: "outdated", Text: fmt.Sprintf("%d pods must be replaced", n),
 		Fix: fmt.Sprintf("No restart does that. See: lanyard explain %s --namespace %s", r.first.Workload, r.first.Namespace),
 	}
-	if r.restarts {
-		f.Fix = fmt.Sprintf("Restart their workloads: kubectl rollout restart $(lanyard status --stale -o name -n %[1]s) -n %[1]s", r.first.Namespace)
+	if n == 1 {
+		f.Text = "1 pod must be replaced"
 	}
-	r.Findings = append(r.Findings, f)
+	if r.restarts {
+		status := strings.TrimSpace("lanyard status " + object)
+		f.Fix = fmt.Sprintf("Restart their workloads: kubectl rollout restart $(%[2]s --stale -o name -n %[1]s) -n %[1]s", r.first.Namespace, status)
+	}
+	return f
 }
 
 // namespaces formats a list of namespaces. It returns "" if the command is limited to one namespace.
