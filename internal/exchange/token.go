@@ -26,7 +26,7 @@ type Claims struct {
 	Expires  time.Time `json:"expires"`
 }
 
-// ErrOpaque is the error for a token that is not a JSON Web Token.
+// ErrOpaque is returned for a token that is not a JSON Web Token.
 var ErrOpaque = errors.New("token")
 
 // ParseToken reads the header and the claims of a JSON Web Token, and does not verify the signature.

@@ -12,7 +12,7 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
-// translation contains Lanyard's equivalents of the annotations of a peer.
+// translation contains Lanyard's equivalents of a peer's annotations.
 type translation struct {
 	// values are keyed without Lanyard's prefix, and empty if there is no identity.
 	values map[string]string

@@ -23,7 +23,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
-// errInterrupted is the error of a run that was interrupted by a signal.
+// errInterrupted is returned if a signal interrupted the run.
 var errInterrupted = errors.New("interrupted; all processes and temporary files were removed")
 
 // options contains the command-line flags.

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// errInterrupted is the error of a demo that was interrupted by a signal.
+// errInterrupted is returned if a signal interrupted the demo.
 var errInterrupted = errors.New("interrupted")
 
 // options are the command line and the environment of the demo.

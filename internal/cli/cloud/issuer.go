@@ -109,7 +109,7 @@ func FromCluster(ctx context.Context, client rest.Interface) (*Documents, error)
 	return Parse(texts[0], texts[1])
 }
 
-// unreadableError is the error for a document that could not be read from its URL.
+// unreadableError is returned for a document that could not be read from its URL.
 type unreadableError struct{ error }
 
 // Unwrap returns the cause.

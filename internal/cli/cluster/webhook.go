@@ -20,7 +20,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/options"
 )
 
-// ErrOutside is the error for a webhook that the API server does not call through a Service.
+// ErrOutside is returned for a webhook that the API server does not call through a Service.
 var ErrOutside = errors.New("the webhook runs outside the cluster")
 
 // webhook contains the objects behind one registration.

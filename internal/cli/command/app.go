@@ -97,7 +97,7 @@ func NewCLI(program string, streams genericiooptions.IOStreams) *CLI {
 	return c
 }
 
-// errNoCluster is the error of a command that needs a cluster, if nothing selects one.
+// errNoCluster is returned by a command that needs a cluster if nothing selects one.
 var errNoCluster = errors.New("no kubeconfig: name a file with --kubeconfig or KUBECONFIG")
 
 // noCluster is a transport that fails each request.

@@ -15,7 +15,7 @@ var statusStyles = map[finding.Status]string{
 	finding.OK: Good, finding.Warning: Warn, finding.Failed: Bad, finding.Skipped: Unknown, finding.NotApplicable: Faint,
 }
 
-// Finding writes a finding behind the mark of its status, and its next step below.
+// Finding prints the mark of the status, the finding, and its next step on the lines below.
 func (p *Page) Finding(f *finding.Finding) {
 	p.Marked(statusStyles[f.Status], f.Text)
 	fix, commands, _ := strings.Cut(f.Fix, "\n")

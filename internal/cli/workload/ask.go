@@ -76,7 +76,7 @@ const DefaultConcurrent = 8
 type Options struct {
 	// Registration is the webhook configuration of Lanyard, or nil if the user may not read it.
 	Registration *admissionregistrationv1.MutatingWebhookConfiguration
-	// Unread is the error for which the settings are the built-in defaults, or nil. If it is
+	// Unread is the error because of which the settings are the built-in defaults, or nil. If it is
 	// set, a Local answer about a namespace that Lanyard is called for is an error, because
 	// the cluster may have other defaults, providers or limits.
 	Unread error
@@ -285,9 +285,9 @@ type Denial struct {
 	By Denier
 	// Reason is the reason of ByLanyard.
 	Reason reason.Reason
-	// Message is the message of Lanyard behind its reason, or of the API server.
+	// Message is Lanyard's message, without the reason, or the message of the API server.
 	Message string
-	// Err is the error of the API server, or an equal one if the rules were evaluated locally.
+	// Err is the API server's error, or the same error if the rules were evaluated locally.
 	Err error
 }
 

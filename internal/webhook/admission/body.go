@@ -33,8 +33,8 @@ const (
 	bodyTimeout, writeTimeout = 2 * time.Second, 2 * time.Second
 )
 
-// statusError is the error of a request that is not an AdmissionReview. The response has its
-// HTTP status.
+// statusError is returned for a request that is not an AdmissionReview. code is the HTTP status of
+// the response.
 type statusError struct {
 	code int
 	err  error
@@ -46,7 +46,7 @@ func (e *statusError) Unwrap() error { return e.err }
 // badRequest returns the error for a malformed request.
 func badRequest(err error) error { return &statusError{http.StatusBadRequest, err} }
 
-// errOverloaded is the error of a request that did not get memory in time.
+// errOverloaded is returned if a request does not get memory in time.
 var errOverloaded = &reason.Fault{Reason: reason.Overloaded, Err: errors.New("too many other requests; try again")}
 
 // checkRequest checks the request without its body.

@@ -49,7 +49,7 @@ func withLargeTurn(ctx context.Context, turn *bounds.Claim) context.Context {
 	return context.WithValue(ctx, largeTurn{}, turn)
 }
 
-// refusedError is the error for a response that was not read to its end.
+// refusedError is returned for a response that was not read to its end.
 type refusedError struct{ err error }
 
 func (e refusedError) Error() string { return e.err.Error() }

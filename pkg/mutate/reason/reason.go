@@ -113,7 +113,7 @@ func All() []Reason {
 	}
 }
 
-// Error is the error of a decision: the object is denied for Reason.
+// Error denies an object for Reason.
 type Error struct {
 	Reason Reason
 	Err    error
@@ -125,8 +125,8 @@ func (e *Error) Error() string { return string(e.Reason) + ": " + e.Err.Error() 
 // Unwrap returns Err.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Fault is the error of a decision that could not be made, because nothing is
-// known of the object's ServiceAccount. The object is not denied: the API server
+// Fault means that no decision could be made, because nothing is known about the
+// object's ServiceAccount. The object is not denied: the API server
 // applies the failure policy, and the guard denies pods that need credentials.
 type Fault struct {
 	Reason Reason
