@@ -118,7 +118,7 @@ type BundleReader struct {
 // name names the file in errors.
 // A mistake in a request is an error of Requests, so that the user sees all of them.
 func (b *BundleReader) Read(name string, text []byte) error {
-	return command.EachDocument(name, text, func(_, object []byte) error { return b.object(object) })
+	return command.EachDocument(name, bytes.NewReader(text), func(_, object []byte) error { return b.object(object) })
 }
 
 // object adds an object, or the objects of a list.

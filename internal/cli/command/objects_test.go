@@ -134,7 +134,7 @@ func TestFiles(t *testing.T) {
 		var s Selection
 		s.Files.Filenames, s.Files.Recursive = []string{test.file}, test.recursive
 		var got []string
-		err := s.EachText(strings.NewReader(manifest), MaxManifestBytes, func(_ string, text []byte) error {
+		err := s.EachText(strings.NewReader(manifest), 1<<10, func(_ string, text []byte) error {
 			got = append(got, string(text))
 			return nil
 		})

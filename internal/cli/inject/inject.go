@@ -314,7 +314,7 @@ func Read(source string, text []byte) (documents []*Document, err error) {
 	if documents, ok := readJSON(source, text); ok {
 		return documents, nil
 	}
-	err = command.EachDocument(source, text, func(part, object []byte) error {
+	err = command.EachDocument(source, bytes.NewReader(text), func(part, object []byte) error {
 		if string(object) == "null" {
 			object = nil
 		}
@@ -380,6 +380,9 @@ func (d *Document) output() (text []byte, err error) {
 	return append(bytes.TrimRight(text, "\n"), '\n'), err
 }
 
+// maxManifestBytes limits the manifests, which are all in memory until they are written.
+const maxManifestBytes = 16 << 20
+
 //go:embed help.txt
 var help string
 
@@ -422,7 +425,7 @@ func (k *injectCommand) run(cmd *cobra.Command) error {
 		return err
 	}
 	var documents []*Document
-	err = k.EachText(k.In, command.MaxManifestBytes, func(name string, text []byte) error {
+	err = k.EachText(k.In, maxManifestBytes, func(name string, text []byte) error {
 		found, err := Read(name, text)
 		documents = append(documents, found...)
 		return err

@@ -4,6 +4,7 @@
 package migrate_test
 
 import (
+	"bytes"
 	"cmp"
 	"flag"
 	"fmt"
@@ -57,7 +58,7 @@ func peersNamed(t *testing.T, names ...string) []*peer.Peer {
 func read(t *testing.T, files map[string]string) (stock []*migrate.Object) {
 	t.Helper()
 	for _, name := range slices.Sorted(maps.Keys(files)) {
-		objects, err := migrate.ReadManifest(name, []byte(files[name]))
+		objects, err := migrate.ReadManifest(name, strings.NewReader(files[name]))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -421,12 +422,12 @@ func TestManifestErrors(t *testing.T) {
 		"a mapping that is a list": {"a: b\n- c\n", "line"},
 		"a pod of another form":    {"apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {containers: x}\n", "pod/a: "},
 	} {
-		if objects, err := migrate.ReadManifest("a.yaml", []byte(tt.text)); err == nil || !strings.Contains(err.Error(), tt.want) {
+		if objects, err := migrate.ReadManifest("a.yaml", strings.NewReader(tt.text)); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: got %d objects and %v, want an error with %q", sentence, len(objects), err, tt.want)
 		}
 	}
 	for _, text := range []string{"", "---\n", "a: b\n", "- a\n", "kind: X\n", "# comment\n", "null\n"} {
-		if objects, err := migrate.ReadManifest("a.yaml", []byte(text)); err != nil || len(objects) > 0 {
+		if objects, err := migrate.ReadManifest("a.yaml", strings.NewReader(text)); err != nil || len(objects) > 0 {
 			t.Errorf("%q: got %d objects and %v, want none", text, len(objects), err)
 		}
 	}
@@ -440,7 +441,7 @@ func FuzzManifest(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		stock, err := migrate.ReadManifest("x", text)
+		stock, err := migrate.ReadManifest("x", bytes.NewReader(text))
 		if err != nil || len(text) > 1<<13 {
 			return
 		}
