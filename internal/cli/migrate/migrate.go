@@ -177,7 +177,7 @@ func (p *planner) has(name string) bool {
 
 // accountOf returns the namespace and name of a pod's ServiceAccount.
 func accountOf(o *Object) string {
-	return o.Namespace + "/" + o.Pod.Spec.ServiceAccountName
+	return o.Namespace + "/" + o.Pod.ServiceAccount
 }
 
 // index notes the facts that other objects depend on.

@@ -18,9 +18,11 @@ import (
 
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/peer"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
-// Object is the part of an object that a peer reads.
+// Object is the part of an object that a peer reads. A large cluster has very many objects, so nothing
+// else is kept.
 type Object struct {
 	Kind, Namespace, Name string
 	// Owned reports whether another object made it. Only a pod that uses an agent is then in the
@@ -28,7 +30,7 @@ type Object struct {
 	Owned bool
 	// Source is the name of the object's file, if any.
 	Source string
-	// Labels and Annotations are the object's own.
+	// Labels and Annotations are those of a ServiceAccount.
 	Labels, Annotations map[string]string
 	// Pod is the pod template, or nil if the object makes no pods.
 	Pod *Pod
@@ -41,8 +43,23 @@ type Object struct {
 	version string
 }
 
-// Pod is a pod template, or a pod.
-type Pod struct{ corev1.PodTemplateSpec }
+// Pod is the part of a pod template, or of a pod, that a peer reads.
+type Pod struct {
+	ServiceAccount                    string
+	Labels, Annotations, NodeSelector map[string]string
+	// Volumes are the names of its volumes.
+	Volumes []string
+	// Containers are its containers and init containers that have a variable that a peer reads, or run
+	// the program of a peer.
+	Containers []Container
+}
+
+// Container is the part of a container that a peer reads.
+type Container struct {
+	Name, Image   string
+	Command, Args []string
+	Env           []corev1.EnvVar
+}
 
 // Reference names the object for people.
 func (o *Object) Reference() string { return strings.ToLower(o.Kind) + "/" + o.Name }
@@ -59,10 +76,7 @@ var (
 // maker does not show that.
 func Read(u *unstructured.Unstructured) (*Object, error) {
 	group := u.GroupVersionKind().GroupKind()
-	o := &Object{
-		Kind: group.Kind, Namespace: u.GetNamespace(), Name: u.GetName(), version: u.GetResourceVersion(),
-		Labels: u.GetLabels(), Annotations: u.GetAnnotations(),
-	}
+	o := &Object{Kind: group.Kind, Namespace: u.GetNamespace(), Name: u.GetName(), version: u.GetResourceVersion()}
 	kind, isWorkload := cluster.ByGroupKind(group)
 	var err error
 	switch {
@@ -74,6 +88,7 @@ func Read(u *unstructured.Unstructured) (*Object, error) {
 			return nil, nil
 		}
 	case group == kindServiceAccount:
+		o.Labels, o.Annotations = kept(u.GetLabels(), peer.OnServiceAccountLabel), kept(u.GetAnnotations(), peer.OnServiceAccount)
 	case group == kindConfigMap && o.Name != "" && slices.ContainsFunc(peer.All(), func(p *peer.Peer) bool { return p.ConfigMap == o.Name }):
 		o.Data, _, err = unstructured.NestedStringMap(u.Object, "data")
 	case group == kindWebhooks:
@@ -101,44 +116,55 @@ func ownerOf(object metav1.Object) *metav1.OwnerReference {
 
 // readPod reads the pod template of a workload.
 func readPod(kind *cluster.Kind, u *unstructured.Unstructured) (*Pod, error) {
-	pod, template := &Pod{}, u.Object
+	fields := u.Object
 	if len(kind.Template) > 0 {
 		found, _, _ := unstructured.NestedFieldNoCopy(u.Object, kind.Template...)
-		template, _ = found.(map[string]any)
+		fields, _ = found.(map[string]any)
 	}
-	err := runtime.DefaultUnstructuredConverter.FromUnstructured(template, &pod.PodTemplateSpec)
-	pod.Spec.ServiceAccountName = cluster.ServiceAccountOf(u)
-	forget(pod.Spec.InitContainers)
-	forget(pod.Spec.Containers)
+	var template corev1.PodTemplateSpec
+	err := runtime.DefaultUnstructuredConverter.FromUnstructured(fields, &template)
+	spec := &template.Spec
+	pod := &Pod{
+		ServiceAccount: cluster.ServiceAccountOf(u), NodeSelector: kept(spec.NodeSelector, peer.OnPodField), Labels: kept(template.Labels, peer.OnPodLabel),
+		Annotations: kept(template.Annotations, peer.OnPod, peer.OnServiceAccount), // which a peer copies to its pods
+	}
+	for i := range spec.Volumes {
+		pod.Volumes = append(pod.Volumes, spec.Volumes[i].Name)
+	}
+	for _, c := range slices.Concat(spec.InitContainers, spec.Containers) {
+		isProgram := slices.ContainsFunc(peer.All(), func(p *peer.Peer) bool { return p.Runs(c.Image, c.Command) })
+		env := slices.DeleteFunc(c.Env, func(v corev1.EnvVar) bool {
+			return !isProgram && !slices.ContainsFunc(peer.All(), func(p *peer.Peer) bool {
+				return p.Input(peer.InContainer, v.Name) != nil || p.Input(peer.InRunningPod, v.Name) != nil
+			})
+		})
+		if isProgram || len(env) > 0 {
+			pod.Containers = append(pod.Containers, Container{Name: c.Name, Image: c.Image, Command: c.Command, Args: c.Args, Env: slices.Clone(env)})
+		}
+	}
 	return pod, err
 }
 
-// forget drops the variables that no peer reads: a large cluster has very many.
-func forget(containers []corev1.Container) {
-	for i := range containers {
-		c, all := &containers[i], containers[i].Env
-		c.Env = nil
-		for _, v := range all {
-			if slices.ContainsFunc(peer.All(), func(p *peer.Peer) bool {
-				return p.Runs(c.Image, c.Command) || p.Input(peer.InContainer, v.Name) != nil || p.Input(peer.InRunningPod, v.Name) != nil
-			}) {
-				c.Env = append(c.Env, v)
-			}
-		}
+// kept returns the values whose keys Lanyard or a peer reads, or nil if there are none.
+func kept(values map[string]string, places ...peer.Place) map[string]string {
+	maps.DeleteFunc(values, func(key, _ string) bool {
+		isOurs := strings.HasPrefix(key, annotations.Prefix) && key != annotations.IdentityLabel // which the webhook sets
+		return !isOurs && !slices.ContainsFunc(peer.All(), func(p *peer.Peer) bool {
+			return slices.ContainsFunc(places, func(place peer.Place) bool { return p.Concerns(place, map[string]string{key: ""}) })
+		})
+	})
+	if len(values) == 0 {
+		return nil
 	}
-}
-
-// containers returns the containers of which a peer reads the variables.
-func (p *Pod) containers() []corev1.Container {
-	return slices.Concat(p.Spec.InitContainers, p.Spec.Containers)
+	return values
 }
 
 // usesAgent reports whether it is a pod to which the peer gave a token for an agent on the node,
 // from which its programs get their credentials.
 func (o *Object) usesAgent(from *peer.Peer) bool {
 	return o.Kind == "Pod" &&
-		slices.ContainsFunc(o.Pod.Spec.Volumes, func(v corev1.Volume) bool { return slices.Contains(from.Volumes, v.Name) }) &&
-		slices.ContainsFunc(o.Pod.containers(), func(c corev1.Container) bool {
+		slices.ContainsFunc(o.Pod.Volumes, func(name string) bool { return slices.Contains(from.Volumes, name) }) &&
+		slices.ContainsFunc(o.Pod.Containers, func(c Container) bool {
 			return slices.ContainsFunc(c.Env, func(v corev1.EnvVar) bool { return from.Input(peer.InRunningPod, v.Name) != nil })
 		})
 }
@@ -163,7 +189,7 @@ func (o *Object) settings(from *peer.Peer) map[string]string {
 		return nil
 	}
 	values := map[string]string{}
-	for _, c := range o.Pod.containers() {
+	for _, c := range o.Pod.Containers {
 		if !from.Runs(c.Image, c.Command) {
 			continue
 		}
