@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"k8s.io/client-go/dynamic"
 	"sigs.k8s.io/yaml"
 
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
@@ -31,9 +30,6 @@ type migrateCommand struct {
 	write, remove bool
 
 	settings *annotations.Settings
-	// client and namespace select the objects of a cluster, in all namespaces if namespace is empty.
-	client    dynamic.Interface
-	namespace string
 }
 
 // NewCommand returns the command migrate.
@@ -176,20 +172,17 @@ func (m *migration) Print(p *command.Page) {
 }
 
 // styles maps the results of a plan to styles.
-var styles = map[string]string{
-	string(peer.Translated): command.Good, string(peer.Manual): command.Warn, string(peer.Unsupported): command.Bad, string(peer.NothingToDo): command.Faint,
+var styles = map[peer.Result]string{
+	peer.Translated: command.Good, peer.Manual: command.Warn, peer.Unsupported: command.Bad, peer.NothingToDo: command.Faint,
 }
 
 // printItem writes an item below the name of its object.
 func printItem(p *command.Page, item *Item) {
-	line, becomes := item.Found+": "+p.Style(styles[string(item.Result)], string(item.Result)), item.Becomes
-	if whole := line + ", " + becomes; becomes != "" && (p.Width == 0 || command.Cells(whole) <= p.Width-2) {
-		line, becomes = whole, ""
+	line := item.Found + ": " + p.Style(styles[item.Result], string(item.Result))
+	if item.Becomes != "" {
+		line += ", " + item.Becomes
 	}
 	p.Text(2, "", line)
-	if becomes != "" {
-		p.Text(4, "", becomes)
-	}
 	if item.Why != "" {
 		p.Text(4, command.Faint, item.Why)
 	}

@@ -81,7 +81,7 @@ func Read(u *unstructured.Unstructured) (*Object, error) {
 	var err error
 	switch {
 	case isWorkload:
-		if o.Owned = ownerOf(u) != nil; o.Owned && kind.Kind != "Pod" {
+		if o.Owned = isOwned(u); o.Owned && kind.Kind != "Pod" {
 			return nil, nil
 		}
 		if o.Pod, err = readPod(&kind, u); o.Owned && err == nil && !slices.ContainsFunc(peer.All(), o.usesAgent) {
@@ -104,14 +104,14 @@ func Read(u *unstructured.Unstructured) (*Object, error) {
 	return o, nil
 }
 
-// ownerOf returns the owner of an object, if the owner is of a kind that makes pods.
-func ownerOf(object metav1.Object) *metav1.OwnerReference {
-	if owner := metav1.GetControllerOf(object); owner != nil {
-		if _, known := cluster.ByOwner(owner); known {
-			return owner
-		}
+// isOwned reports whether an object of a kind that makes pods controls the object.
+func isOwned(object metav1.Object) bool {
+	owner := metav1.GetControllerOf(object)
+	if owner == nil {
+		return false
 	}
-	return nil
+	_, known := cluster.ByOwner(owner)
+	return known
 }
 
 // readPod reads the pod template of a workload.
