@@ -191,13 +191,3 @@ func TestTextIsWrappedOnATerminalOnly(t *testing.T) {
 		}
 	}
 }
-
-func TestWithoutATerminalThereAreNoColours(t *testing.T) {
-	t.Parallel()
-	var out bytes.Buffer
-	p := NewPage(&out)
-	p.Line("%s", p.Style(Bad, "text"))
-	if out.String() != "text\n" {
-		t.Errorf("got %q", out.String())
-	}
-}

@@ -452,23 +452,6 @@ func FuzzManifest(f *testing.F) {
 	})
 }
 
-func TestPodsOfAClusterStayAsTheyAre(t *testing.T) {
-	t.Parallel()
-	peers := peersNamed(t, "eks")
-	stock := read(t, testdata(t, "eks"))
-	plan := migrate.New(stock, &migrate.Options{Settings: newSettings(t), From: peers, Cluster: true, Namespace: "default"})
-	for _, c := range plan.Changes {
-		if c.Object.Kind != "ServiceAccount" {
-			t.Errorf("changes %s", c.Object.Reference())
-		}
-	}
-	for _, item := range plan.Items {
-		if item.Found == "eks.amazonaws.com/skip-containers" && item.Result != peer.Manual {
-			t.Errorf("got %+v, want it by hand", item)
-		}
-	}
-}
-
 // The program adds the variables to pods, so their templates do not show them.
 func TestPodsOfEKSPodIdentity(t *testing.T) {
 	t.Parallel()
@@ -520,19 +503,6 @@ func TestPodsOfEKSPodIdentity(t *testing.T) {
 		"serviceaccount/plain: AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE in its pods: not supported: Pods: 1, such as own. " + note + " New pods get the role of the ServiceAccount from Lanyard in addition, and SDKs prefer it.\n"
 	if diff := gocmp.Diff(want, got); diff != "" {
 		t.Errorf("items (-want +got):\n%s", diff)
-	}
-}
-
-func TestSeveralPeersAtOnce(t *testing.T) {
-	t.Parallel()
-	has := map[string]string{
-		"eks.amazonaws.com/role-arn":                               "arn:aws:iam::111122223333:role/a",
-		"azure.workload.identity/client-id":                        "00000000-1111-2222-3333-444444444444",
-		"azure.workload.identity/service-account-token-expiration": "7200",
-	}
-	_, after := migrated(t, has, []string{"eks", "azure"})
-	if got := after["lanyard.dev/token-expiration-seconds"]; got != "7200" {
-		t.Errorf("got the lifetime %s, want the shortest, 7200", got)
 	}
 }
 

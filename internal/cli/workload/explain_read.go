@@ -42,7 +42,7 @@ type reader struct {
 // explainObject reads the objects, sends the dry runs, and explains the results.
 func explainObject(ctx context.Context, c *command.CLI, args []string) (*Explanation, error) {
 	// The user may have no right to read the object.
-	info, err := c.Object(&command.Selection{NamesOnly: true}, args)
+	info, err := c.Object(args)
 	if err != nil {
 		return nil, err
 	}
