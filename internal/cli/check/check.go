@@ -476,9 +476,12 @@ func Issuer(cluster, public *cloud.Documents, publicErr error, signing string) [
 			"the cluster signs tokens with key %s, but does not serve it", signing))
 	}
 	wrong, foreign := cloud.Compare(cluster, public, signing)
+	fix := "Publish the documents of the cluster again: lanyard trust issuer --to PLACE, with --fleet if other clusters have this issuer."
+	if public.Age > 0 {
+		fix = fmt.Sprintf("A cache, such as a CDN, has had these documents for %s. If you published since, purge it. Otherwise: %s", public.Age, fix)
+	}
 	for _, wrong := range wrong {
-		found = append(found, finding.Fail("issuer_differs", "Publish the documents of the cluster again: lanyard trust issuer --to PLACE, with --fleet if other clusters have this issuer.", "issuer.md#publish-the-documents",
-			"%s: clouds deny the tokens", wrong))
+		found = append(found, finding.Fail("issuer_differs", fix, "issuer.md#publish-the-documents", "%s: clouds deny the tokens", wrong))
 	}
 	found = orPassed(found, "the issuer %s is public and serves all keys of the cluster", name)
 	if len(foreign) > 0 {

@@ -493,6 +493,16 @@ func TestPublishedKeysOfOtherClusters(t *testing.T) {
 	}
 }
 
+func TestOldDocumentsInACache(t *testing.T) {
+	t.Parallel()
+	public := documents(issuer, "a")
+	public.Age = time.Hour
+	want := "A cache, such as a CDN, has had these documents for 1h0m0s. If you published since, purge it. Otherwise: Publish the documents"
+	if fix := Issuer(documents(issuer, "a", "b"), public, nil, "a")[0].Fix; !strings.HasPrefix(fix, want) {
+		t.Errorf("got %q, want %q first", fix, want)
+	}
+}
+
 func TestNamesThatDifferInAFleetAreLimited(t *testing.T) {
 	t.Parallel()
 	var eu, us []string
