@@ -85,7 +85,7 @@ func injectText(t *testing.T, o *options, text string) ([]inject.Result, string)
 	if err != nil {
 		t.Fatal(err)
 	}
-	results, err := inject.Inject(documents, o.Settings, o.Namespace, nil)
+	results, err := inject.Inject(t.Context(), documents, o.Settings, o.Namespace, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,6 +25,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/yaml"
 
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
@@ -57,10 +58,10 @@ type Result struct {
 
 // Inject changes the documents as the webhook would. It returns a Result for each
 // object that the webhook would be called for, in their order. s are the settings of the
-// webhook, and namespace is the namespace of objects that do not name one. others has objects that
-// are not in the documents; it may be nil. The error is for documents that are not objects of
-// Kubernetes, and of others.
-func Inject(documents []*Document, s *annotations.Settings, namespace string, others Others) ([]Result, error) {
+// webhook, and namespace is the namespace of objects that do not name one. client reads objects that the
+// documents lack; it may be nil. The error is for documents that are not objects of Kubernetes, and of
+// the client.
+func Inject(ctx context.Context, documents []*Document, s *annotations.Settings, namespace string, client kubernetes.Interface) ([]Result, error) {
 	var objects []*object
 	for _, d := range documents {
 		err := d.eachObject(nil, d.json, func(o *object) {
@@ -75,8 +76,8 @@ func Inject(documents []*Document, s *annotations.Settings, namespace string, ot
 	if err != nil {
 		return nil, err
 	}
-	if run.others = others; others != nil {
-		if err := run.addOthers(objects); err != nil {
+	if run.knowsCluster = client != nil; run.knowsCluster {
+		if err := run.readCluster(ctx, client, objects); err != nil {
 			return nil, err
 		}
 	}
@@ -126,7 +127,8 @@ type injection struct {
 	*annotations.Settings
 	serviceAccounts map[types.NamespacedName]*annotations.Object
 	namespaces      map[string]*annotations.Object
-	others          Others
+	// knowsCluster reports whether these are all objects that exist, not only those of the manifests.
+	knowsCluster bool
 }
 
 // newInjection collects the ServiceAccounts and Namespaces.
@@ -225,7 +227,7 @@ func (run *injection) decide(o *object) (*Result, error) {
 	switch {
 	case isDenied && denied.Reason == reason.ServiceAccountNotFound:
 		result.Reason, result.Message = denied.Reason, "the manifests do not have its ServiceAccount"
-		if result.Denied = run.others != nil; result.Denied {
+		if result.Denied = run.knowsCluster; result.Denied {
 			result.Message = fmt.Sprintf("neither the manifests nor the cluster have its ServiceAccount %s: add it, or correct serviceAccountName", cluster.ServiceAccountOf(&o.whole))
 		}
 		return result, nil
@@ -433,15 +435,13 @@ func (k *injectCommand) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	var others Others
+	var client kubernetes.Interface
 	if k.cluster {
-		client, _, err := k.Clients()
-		if err != nil {
+		if client, _, err = k.Clients(); err != nil {
 			return err
 		}
-		others = inCluster{cmd.Context(), client}
 	}
-	results, err := Inject(documents, settings, namespace, others)
+	results, err := Inject(cmd.Context(), documents, settings, namespace, client)
 	if err != nil {
 		return err
 	}

@@ -166,7 +166,7 @@ func TestErrorsNameTheFile(t *testing.T) {
 			t.Parallel()
 			documents, err := inject.Read("test", []byte(test.text))
 			if err == nil {
-				_, err = inject.Inject(documents, defaults(t).Settings, "team", nil)
+				_, err = inject.Inject(t.Context(), documents, defaults(t).Settings, "team", nil)
 			}
 			if err == nil || !strings.HasPrefix(err.Error(), test.want) {
 				t.Errorf("got error %v, want %q", err, test.want)
