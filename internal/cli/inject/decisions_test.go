@@ -166,19 +166,24 @@ func TestTheFilesOfAllGoldenCasesAreRead(t *testing.T) {
 // Whatever makes a pod, its template is the pod that the webhook makes of it.
 func TestTemplatesAreAsTheWebhookMakesThePods(t *testing.T) {
 	t.Parallel()
+	paths := map[string][]string{"Pod": nil, "PodTemplate": {"template"}, "CronJob": {"spec", "jobTemplate", "spec", "template"}}
 	for _, kind := range cluster.Kinds() {
+		path, found := paths[kind.Kind]
+		if !found {
+			path = []string{"spec", "template"}
+		}
 		t.Run(kind.Kind, func(t *testing.T) {
 			t.Parallel()
 			eachGolden(t, func(t *testing.T, g *golden) {
 				pod := unmarshal(t, g.Pod)
 				var object map[string]any
-				if len(kind.Template) == 0 {
+				if len(path) == 0 {
 					object = pod
 				} else {
 					delete(pod, "apiVersion")
 					delete(pod, "kind")
 					object = map[string]any{}
-					if err := unstructured.SetNestedMap(object, pod, kind.Template...); err != nil {
+					if err := unstructured.SetNestedMap(object, pod, path...); err != nil {
 						t.Fatal(err)
 					}
 					object["apiVersion"], object["kind"] = kind.Resource.GroupVersion().String(), kind.Kind
@@ -199,7 +204,7 @@ func TestTemplatesAreAsTheWebhookMakesThePods(t *testing.T) {
 				if err := json.NewDecoder(strings.NewReader(out)).Decode(&first); err != nil {
 					t.Fatal(err)
 				}
-				if diff := cmp.Diff(unmarshal(t, want), unmarshal(t, field(t, first, kind.Template))); diff != "" {
+				if diff := cmp.Diff(unmarshal(t, want), unmarshal(t, field(t, first, path))); diff != "" {
 					t.Errorf("pod (-want +got):\n%s", diff)
 				}
 			})

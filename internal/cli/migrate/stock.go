@@ -84,7 +84,7 @@ func Read(u *unstructured.Unstructured) (*Object, error) {
 		if o.Owned = isOwned(u); o.Owned && kind.Kind != "Pod" {
 			return nil, nil
 		}
-		if o.Pod, err = readPod(&kind, u); o.Owned && err == nil && !slices.ContainsFunc(peer.All(), o.usesAgent) {
+		if o.Pod, err = readPod(u); o.Owned && err == nil && !slices.ContainsFunc(peer.All(), o.usesAgent) {
 			return nil, nil
 		}
 	case group == kindServiceAccount:
@@ -115,11 +115,11 @@ func isOwned(object metav1.Object) bool {
 }
 
 // readPod reads the pod template of a workload.
-func readPod(kind *cluster.Kind, u *unstructured.Unstructured) (*Pod, error) {
-	fields := u.Object
-	if len(kind.Template) > 0 {
-		found, _, _ := unstructured.NestedFieldNoCopy(u.Object, kind.Template...)
-		fields, _ = found.(map[string]any)
+func readPod(u *unstructured.Unstructured) (*Pod, error) {
+	var fields map[string]any
+	if path, found := cluster.TemplatePath(u); found {
+		template, _, _ := unstructured.NestedFieldNoCopy(u.Object, path...)
+		fields, _ = template.(map[string]any)
 	}
 	var template corev1.PodTemplateSpec
 	err := runtime.DefaultUnstructuredConverter.FromUnstructured(fields, &template)

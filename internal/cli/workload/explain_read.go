@@ -160,7 +160,8 @@ func (r *reader) template(ctx context.Context, info *resource.Info) (*unstructur
 	if !found {
 		return nil, command.Usagef("%s makes no pods: name a ServiceAccount, a pod or a workload such as a deployment", r.in.Object)
 	}
-	r.in.ServiceAccountName, r.in.Named = cluster.ServiceAccountOf(object), cluster.NamesServiceAccount(object)
+	r.in.ServiceAccountName = cluster.ServiceAccountOf(object)
+	r.in.Named = r.in.ServiceAccountName != cluster.DefaultServiceAccount
 	if len(path) > 0 {
 		r.in.Owner = ownerOfPods(r.in.Object, object)
 		return cluster.PodOf(object)
