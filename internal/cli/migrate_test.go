@@ -51,12 +51,12 @@ func write(t *testing.T, name, text string) {
 func TestMigrateFlags(t *testing.T) {
 	t.Parallel()
 	for args, want := range map[string]string{
-		"-f x":                             "--from: got none, want one or more of eks, azure, gcp, gke",
+		"-f x":                             "--from is missing: name one or more of eks, azure, gcp, gke",
 		"--from other":                     `--from: got "other"`,
-		"--from eks -A -f x":               "--all-namespaces",
+		"--from eks -A -f x":               "--filename cannot be used with --all-namespaces",
 		"--from eks --verify":              "unknown flag: --verify", // lanyard status does it
-		"--from eks --write -f x":          "--write and --remove: got one with --filename",
-		"--from eks --remove -f x":         "--write and --remove: got one with --filename",
+		"--from eks --write -f x":          "--filename cannot be used with --write",
+		"--from eks --remove -f x":         "--filename cannot be used with --remove",
 		"--from eks -f x --output nothing": "allowed formats are: json, yaml",
 	} {
 		code, _, errOut := runMigrate(t, "", strings.Fields(args)...)

@@ -395,17 +395,22 @@ type injectCommand struct {
 	options *options.Options
 	// all are the flags of the webhook, for its configuration file.
 	all *pflag.FlagSet
+	// ofWebhook are the names of those that the command has.
+	ofWebhook []string
 }
 
 // NewCommand returns the command inject.
 func NewCommand(c *command.CLI) *cobra.Command {
-	k := &injectCommand{CLI: c, options: options.New()}
+	k := &injectCommand{CLI: c, options: options.New(), ofWebhook: []string{"config"}}
 	cmd := command.New(help, cobra.NoArgs, func(cmd *cobra.Command, _ []string) error { return k.run(cmd) })
 	k.AddFiles(cmd)
 	groups := k.options.Flags()
 	k.all = options.AllFlags(groups)
 	for _, name := range []string{"Injection", "Providers"} {
-		groups.FlagSet(name).VisitAll(cmd.Flags().AddFlag)
+		groups.FlagSet(name).VisitAll(func(flag *pflag.Flag) {
+			cmd.Flags().AddFlag(flag)
+			k.ofWebhook = append(k.ofWebhook, flag.Name)
+		})
 	}
 	config := *k.all.Lookup("config")
 	config.Usage = "YAML file with settings of the webhook, as in its own --config. Settings about the server are ignored."
@@ -417,6 +422,9 @@ func NewCommand(c *command.CLI) *cobra.Command {
 func (k *injectCommand) run(cmd *cobra.Command) error {
 	if len(k.Files.Filenames) == 0 {
 		return command.Usagef("--filename is missing: name a file or directory with manifests, or - for the standard input")
+	}
+	if err := command.Exclusive(cmd, "cluster", k.ofWebhook...); err != nil {
+		return err
 	}
 	settings, err := k.webhookSettings(cmd.Context())
 	if err != nil {
@@ -454,11 +462,6 @@ func (k *injectCommand) run(cmd *cobra.Command) error {
 // webhookSettings returns the settings of the webhook in the cluster, or of the flags.
 func (k *injectCommand) webhookSettings(ctx context.Context) (s *annotations.Settings, err error) {
 	if k.cluster {
-		given := k.options.ConfigFile != ""
-		k.all.VisitAll(func(flag *pflag.Flag) { given = given || flag.Changed })
-		if given {
-			return nil, command.Usagef("--cluster cannot be used with flags of the webhook")
-		}
 		s, err := k.Settings(ctx)
 		if err == nil && k.CLI.Webhook.Unread != nil {
 			err = fmt.Errorf("read the settings of the webhook: %w", k.CLI.Webhook.Unread)

@@ -36,7 +36,7 @@ type migrateCommand struct {
 func NewCommand(c *command.CLI) *cobra.Command {
 	k := &migrateCommand{CLI: c}
 	k.Files.Recursive = true
-	cmd := command.New(migrateHelp, cobra.NoArgs, func(cmd *cobra.Command, _ []string) error { return k.run(cmd.Context()) })
+	cmd := command.New(migrateHelp, cobra.NoArgs, func(cmd *cobra.Command, _ []string) error { return k.run(cmd) })
 	k.Output.AddFlag(cmd, "Migration")
 	k.AddConfig(cmd)
 	command.AddAllNamespaces(cmd, &k.All)
@@ -63,8 +63,12 @@ type migration struct {
 	written, inCluster bool
 }
 
-func (k *migrateCommand) run(ctx context.Context) error {
-	if err := k.check(); err != nil {
+func (k *migrateCommand) run(cmd *cobra.Command) error {
+	if len(k.from) == 0 {
+		return command.Usagef("--from is missing: name one or more of %s", strings.Join(peer.Names(), ", "))
+	}
+	// The others are about the ServiceAccounts of a cluster.
+	if err := command.Exclusive(cmd, "filename", "all-namespaces", "write", "remove"); err != nil {
 		return err
 	}
 	peers, err := peer.Named(k.from)
@@ -74,7 +78,7 @@ func (k *migrateCommand) run(ctx context.Context) error {
 	if len(k.Files.Filenames) > 0 {
 		k.settings, err = k.FileSettings()
 	} else {
-		k.settings, err = k.Settings(ctx)
+		k.settings, err = k.Settings(cmd.Context())
 	}
 	if err != nil {
 		return err
@@ -86,7 +90,7 @@ func (k *migrateCommand) run(ctx context.Context) error {
 	if following, _ := options.following(); options.Cluster && k.remove && len(following) > 0 {
 		return fmt.Errorf("--remove: Lanyard adopts the annotations of %s, and would remove its own with them: remove %[1]s from config.adopt first", following[0].Name)
 	}
-	result, err := k.plan(ctx, options)
+	result, err := k.plan(cmd.Context(), options)
 	if err != nil {
 		return err
 	}
@@ -107,19 +111,6 @@ func (k *migrateCommand) plan(ctx context.Context, o *Options) (*migration, erro
 	}
 	plan := New(stock, o)
 	return &migration{Plan: plan, Changes: len(plan.Changes)}, nil
-}
-
-// check checks that the flags fit together.
-func (k *migrateCommand) check() error {
-	switch files := len(k.Files.Filenames) > 0; {
-	case len(k.from) == 0:
-		return command.Usagef("--from: got none, want one or more of %s", strings.Join(peer.Names(), ", "))
-	case files && k.All:
-		return command.Usagef("--all-namespaces: got it with --filename, want one of them")
-	case files && (k.write || k.remove):
-		return command.Usagef("--write and --remove: got one with --filename, want a cluster: they change ServiceAccounts")
-	}
-	return nil
 }
 
 // nameOf names the object of an item.

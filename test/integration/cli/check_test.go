@@ -203,9 +203,4 @@ var _ = Describe("check", Serial, Ordered, func() {
 		Expect(code).To(Equal(command.ExitOK))
 	})
 
-	It("denies contradicting flags", func(ctx SpecContext) {
-		code, _, errOut := lanyard(ctx, "check", "--pre", "--service-account", "x")
-		Expect(errOut).To(HavePrefix("error: --service-account cannot be used with --pre\n"))
-		Expect(code).To(Equal(command.ExitFailed))
-	})
 })
