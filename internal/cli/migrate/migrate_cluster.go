@@ -128,15 +128,8 @@ func (k *migrateCommand) writeServiceAccounts(ctx context.Context, client dynami
 			if result.Changes >= countEvery && i%countEvery == 0 {
 				k.Note("%s %d of %d ServiceAccounts ...", step.what, i, result.Changes)
 			}
-			values := map[string]any{}
-			for key, value := range c.Set {
-				values[key] = value
-			}
-			for _, key := range c.Remove {
-				values[key] = nil
-			}
 			o := c.Object
-			if _, err := patch(ctx, client, o.Namespace, o.Name, o.version, "annotations", values, step.dryRun); err != nil {
+			if _, err := patch(ctx, client, o.Namespace, o.Name, o.version, "annotations", c.values(), step.dryRun); err != nil {
 				result.Errors = append(result.Errors, fmt.Sprintf("%s in the namespace %s: %v", o.Reference(), o.Namespace, err))
 			} else if step.dryRun == nil {
 				result.Written++
@@ -149,6 +142,18 @@ func (k *migrateCommand) writeServiceAccounts(ctx context.Context, client dynami
 			return
 		}
 	}
+}
+
+// values returns the annotations of a patch: nil for those to remove.
+func (c *Change) values() map[string]any {
+	values := map[string]any{}
+	for key, value := range c.Set {
+		values[key] = value
+	}
+	for _, key := range c.Remove {
+		values[key] = nil
+	}
+	return values
 }
 
 // patchTimeout is how long a write may take: the webhook may not respond.

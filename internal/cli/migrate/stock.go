@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -45,20 +44,44 @@ type Object struct {
 
 // Pod is the part of a pod template, or of a pod, that a peer reads.
 type Pod struct {
-	ServiceAccount                    string
-	Labels, Annotations, NodeSelector map[string]string
-	// Volumes are the names of its volumes.
-	Volumes []string
-	// Containers are its containers and init containers that have a variable that a peer reads, or run
+	podMetadata `json:"metadata"`
+	podSpec     `json:"spec"`
+
+	ServiceAccount string `json:"-"`
+}
+
+type podMetadata struct {
+	Labels      map[string]string `json:"labels"`
+	Annotations map[string]string `json:"annotations"`
+}
+
+type podSpec struct {
+	NodeSelector map[string]string `json:"nodeSelector"`
+	Volumes      []Volume          `json:"volumes"`
+	// Containers are the containers and init containers that have a variable that a peer reads, or run
 	// the program of a peer.
-	Containers []Container
+	Containers     []Container `json:"containers"`
+	InitContainers []Container `json:"initContainers"`
+}
+
+// Volume is a volume of a pod.
+type Volume struct {
+	Name string `json:"name"`
 }
 
 // Container is the part of a container that a peer reads.
 type Container struct {
-	Name, Image   string
-	Command, Args []string
-	Env           []corev1.EnvVar
+	Name    string     `json:"name"`
+	Image   string     `json:"image"`
+	Command []string   `json:"command"`
+	Args    []string   `json:"args"`
+	Env     []Variable `json:"env"`
+}
+
+// Variable is a variable of a container. Value is empty if it comes from elsewhere.
+type Variable struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
 }
 
 // Reference names the object for people.
@@ -121,27 +144,23 @@ func readPod(u *unstructured.Unstructured) (*Pod, error) {
 		template, _, _ := unstructured.NestedFieldNoCopy(u.Object, path...)
 		fields, _ = template.(map[string]any)
 	}
-	var template corev1.PodTemplateSpec
-	err := runtime.DefaultUnstructuredConverter.FromUnstructured(fields, &template)
-	spec := &template.Spec
-	pod := &Pod{
-		ServiceAccount: cluster.ServiceAccountOf(u), NodeSelector: kept(spec.NodeSelector, peer.OnPodField), Labels: kept(template.Labels, peer.OnPodLabel),
-		Annotations: kept(template.Annotations, peer.OnPod, peer.OnServiceAccount), // which a peer copies to its pods
-	}
-	for i := range spec.Volumes {
-		pod.Volumes = append(pod.Volumes, spec.Volumes[i].Name)
-	}
-	for _, c := range slices.Concat(spec.InitContainers, spec.Containers) {
+	pod := new(Pod)
+	err := runtime.DefaultUnstructuredConverter.FromUnstructured(fields, pod)
+	pod.ServiceAccount, pod.Labels, pod.NodeSelector = cluster.ServiceAccountOf(u), kept(pod.Labels, peer.OnPodLabel), kept(pod.NodeSelector, peer.OnPodField)
+	pod.Annotations = kept(pod.Annotations, peer.OnPod, peer.OnServiceAccount) // which a peer copies to its pods
+	var matter []Container
+	for _, c := range slices.Concat(pod.InitContainers, pod.Containers) {
 		isProgram := slices.ContainsFunc(peer.All(), func(p *peer.Peer) bool { return p.Runs(c.Image, c.Command) })
-		env := slices.DeleteFunc(c.Env, func(v corev1.EnvVar) bool {
+		env := slices.DeleteFunc(c.Env, func(v Variable) bool {
 			return !isProgram && !slices.ContainsFunc(peer.All(), func(p *peer.Peer) bool {
 				return p.Input(peer.InContainer, v.Name) != nil || p.Input(peer.InRunningPod, v.Name) != nil
 			})
 		})
-		if isProgram || len(env) > 0 {
-			pod.Containers = append(pod.Containers, Container{Name: c.Name, Image: c.Image, Command: c.Command, Args: c.Args, Env: slices.Clone(env)})
+		if c.Env = slices.Clone(env); isProgram || len(env) > 0 {
+			matter = append(matter, c)
 		}
 	}
+	pod.Containers, pod.InitContainers = matter, nil
 	return pod, err
 }
 
@@ -163,9 +182,9 @@ func kept(values map[string]string, places ...peer.Place) map[string]string {
 // from which its programs get their credentials.
 func (o *Object) usesAgent(from *peer.Peer) bool {
 	return o.Kind == "Pod" &&
-		slices.ContainsFunc(o.Pod.Volumes, func(name string) bool { return slices.Contains(from.Volumes, name) }) &&
+		slices.ContainsFunc(o.Pod.Volumes, func(v Volume) bool { return slices.Contains(from.Volumes, v.Name) }) &&
 		slices.ContainsFunc(o.Pod.Containers, func(c Container) bool {
-			return slices.ContainsFunc(c.Env, func(v corev1.EnvVar) bool { return from.Input(peer.InRunningPod, v.Name) != nil })
+			return slices.ContainsFunc(c.Env, func(v Variable) bool { return from.Input(peer.InRunningPod, v.Name) != nil })
 		})
 }
 
