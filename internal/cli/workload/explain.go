@@ -450,13 +450,14 @@ func (in *input) denied() NewPod {
 	case denial.By == ByLanyard:
 		n.Fix = fixes[denial.Reason]
 	case denial.By == ByNoCall:
-		n.Fix = callFix(denial.Message)
+		n.Fix, n.Link = callFix(denial.Message)
 	case denial.By == ByGuard && !in.Called:
 		return in.insists()
 	case denial.By == ByGuard && in.ServiceAccount != nil && !in.asks() && in.Sent.GetLabels()[annotations.IdentityLabel] != "":
 		n.Fix = fixes[reason.ForeignInjection]
 	case denial.By == ByGuard && in.unreachable() != "":
-		n.Text, n.Fix = "the guard denies new pods, because the API server cannot call Lanyard: "+in.unreachable(), callFix(in.unreachable())
+		n.Text = "the guard denies new pods, because the API server cannot call Lanyard: " + in.unreachable()
+		n.Fix, n.Link = callFix(in.unreachable())
 	case denial.By == ByGuard:
 		n.Text, n.Fix = "the guard denies new pods: Lanyard did not inject a container that needs credentials", checkFix
 		if decision, _ := in.decide(); leavesNothing(decision) {
@@ -611,7 +612,8 @@ func (in *input) uncalled() NewPod {
 		n.Outcome, n.Text = injected.Excluded, "Lanyard is not called for the pod: the objectSelector of the webhook "+cluster.PodWebhook+" does not select it"
 		n.Fix = "Correct the labels of the pod template, or the objectSelector."
 	case in.unreachable() != "":
-		n.Text, n.Fix = "the API server cannot call Lanyard: "+in.unreachable(), callFix(in.unreachable())
+		n.Text = "the API server cannot call Lanyard: " + in.unreachable()
+		n.Fix, n.Link = callFix(in.unreachable())
 	case in.Probe != nil && in.Probe.Problem() != nil && !in.Probe.Denial.ShowsCall():
 		n.Text, n.Fix = "the API server did not call Lanyard for this pod. The cause is unknown, because the probe pod was not created: "+in.Probe.Problem().Error(), checkFix
 	case certain && in.Registration != nil:
@@ -819,7 +821,7 @@ func (in *input) live(n *NewPod) *Live {
 	case injected.Current:
 		l.Status = finding.OK
 	case injected.Unknown:
-		l.Status, l.Fix = finding.Skipped, cmp.Or(n.Fix, "See: lanyard check")
+		l.Status, l.Fix, l.Link = finding.Skipped, cmp.Or(n.Fix, "See: lanyard check"), n.Link
 	case Shadowed:
 		f := &judged.Shadows[0]
 		l.Status, l.Reason, l.Fix = finding.Failed, string(f.Reason), f.Fix
