@@ -675,7 +675,7 @@ func (in *input) peer(p *peer.Peer) hint {
 			"If Lanyard is to give the credentials, include the namespace.", false}
 	}
 	return hint{fmt.Sprintf(": %s is for %s, and Lanyard does not adopt it here (docs/migrate/adoption.md)", p.Identity[0], p.Program),
-		fmt.Sprintf("If Lanyard is to give the credentials: lanyard migrate --from %s --namespace %s shows the annotations.", p.Name, in.Namespace.Name), false}
+		fmt.Sprintf("If Lanyard is to give the credentials, see the annotations: lanyard migrate --from %s --namespace %s", p.Name, in.Namespace.Name), false}
 }
 
 // containers describes the containers of a pod. decision contains the findings about them; it may

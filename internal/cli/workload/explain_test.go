@@ -6,6 +6,7 @@ package workload
 import (
 	"errors"
 	"maps"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -93,8 +94,14 @@ func expectNextSteps(t *testing.T, e *Explanation) {
 		if isFine := f.Status == finding.OK || f.Status == finding.NotApplicable; !isFine && f.Fix == "" || f.Status == finding.OK && f.Fix != "" || f.About == "" || f.Text == "" {
 			t.Errorf("got the finding %+v", f)
 		}
+		if textAfterCommand.MatchString(f.Fix) {
+			t.Errorf("got the fix %q, want the command at its end", f.Fix)
+		}
 	}
 }
+
+// textAfterCommand matches a fix that cannot be pasted from its command to its end.
+var textAfterCommand = regexp.MustCompile(`: (?:kubectl|lanyard) .*\.(?: |$)`)
 
 func TestNewPods(t *testing.T) {
 	t.Parallel()
