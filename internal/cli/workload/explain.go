@@ -377,8 +377,27 @@ func (in *input) injected() NewPod {
 		f := &shadows[0]
 		n.Status, n.Reason = finding.Failed, string(f.Reason)
 		n.Text, n.Fix = n.Text+", but SDKs in its container "+f.Container+" may ignore it: "+f.Detail, f.Fix
+	} else if c, own := ownCredentials(n.Containers); own != nil {
+		n.Status, n.Reason = finding.NotApplicable, string(own.Reason)
+		n.Text, n.Fix = n.Text+", but no container uses it: container "+c+": "+own.Detail, own.Fix
 	}
 	return n
+}
+
+// ownCredentials returns the first container that keeps credentials of its own, and the finding
+// about it, if no container uses the injected ones.
+func ownCredentials(containers []Container) (name string, own *Reason) {
+	for i := range containers {
+		c := &containers[i]
+		if len(c.Providers) > 0 {
+			return "", nil
+		}
+		at := slices.IndexFunc(c.Reasons, func(r Reason) bool { return r.Reason == reason.EnvironmentTaken })
+		if at >= 0 && own == nil {
+			name, own = c.Name, &c.Reasons[at]
+		}
+	}
+	return name, own
 }
 
 // shadows returns the findings about variables of the pod Sent because of which SDKs ignore the

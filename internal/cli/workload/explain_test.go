@@ -684,6 +684,24 @@ func TestContainers(t *testing.T) {
 	}
 }
 
+// "a new pod gets aws" was all that explain said.
+func TestContainersThatKeepTheirOwnCredentials(t *testing.T) {
+	t.Parallel()
+	in, sent := newInput(t), newPod()
+	sent.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "AWS_WEB_IDENTITY_TOKEN_FILE", Value: "/own/token"}}
+	in.Sent, in.Got = sent, injectPod(t, sent, role)
+	got := explain(in)
+	expectNextSteps(t, got)
+	want := finding.Finding{
+		Status: finding.NotApplicable, About: "new pods", Reason: string(reason.EnvironmentTaken),
+		Text: "a new pod gets aws, but no container uses it: container main: it sets AWS_WEB_IDENTITY_TOKEN_FILE itself and keeps its own aws credentials",
+		Fix:  "Remove AWS_WEB_IDENTITY_TOKEN_FILE from the container to use the injected aws identity.",
+	}
+	if diff := cmp.Diff(want, got.New.Finding); diff != "" || got.New.Outcome != Injected || got.Problem() {
+		t.Errorf("got outcome %s and problem %t (-want +got):\n%s", got.New.Outcome, got.Problem(), diff)
+	}
+}
+
 // explain used to blame the API server for pods in which no container is injected.
 func TestAPodWithoutAContainerThatTakesPart(t *testing.T) {
 	t.Parallel()
