@@ -513,6 +513,15 @@ func TestWhyAReplicaIsNotReady(t *testing.T) {
 	}
 }
 
+// Without its webhook configurations, the guard denies each pod that needs credentials.
+func TestTheFixOfAMissingServiceKeepsNoGuard(t *testing.T) {
+	t.Parallel()
+	const want = "Install Lanyard again. To remove it instead, remove its guard, too: alone, it denies pods that need credentials."
+	if got := noService("lanyard-system", "lanyard-webhook").Fix; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
 func TestOldDocumentsInACache(t *testing.T) {
 	t.Parallel()
 	public := documents(issuer, "a")
