@@ -73,6 +73,9 @@ func Registered(configuration *admissionregistrationv1.MutatingWebhookConfigurat
 		w := &configuration.Webhooks[i]
 		r.Webhooks = append(r.Webhooks, w.Name)
 		r.Again = r.Again || w.ReinvocationPolicy != nil && *w.ReinvocationPolicy == admissionregistrationv1.IfNeededReinvocationPolicy
+		if w.ClientConfig.Service != nil {
+			r.Namespaces = append(r.Namespaces, w.ClientConfig.Service.Namespace)
+		}
 	}
 	return r
 }
