@@ -194,7 +194,7 @@ func (r *reader) get(ctx context.Context, kind schema.GroupVersionResource, name
 // owner returns the owner of a pod if it has a template, and fills in the owner at the top. It
 // returns nil if the pod is its own template, because there is no owner or it cannot be read.
 func (r *reader) owner(ctx context.Context, pod *unstructured.Unstructured) (template *unstructured.Unstructured, err error) {
-	for reference := metav1.GetControllerOf(pod); reference != nil; {
+	for reference := cluster.ControllerOf(pod.GetKind(), pod); reference != nil; {
 		object, err := r.ownerOf(ctx, reference)
 		name := cluster.OwnerName(reference)
 		if name == "" || apierrors.IsNotFound(err) || err == nil && object != nil && object.GetUID() != reference.UID {
@@ -212,7 +212,7 @@ func (r *reader) owner(ctx context.Context, pod *unstructured.Unstructured) (tem
 		if _, found := cluster.TemplatePath(object); found && template == nil {
 			template = object
 		}
-		reference = metav1.GetControllerOf(object)
+		reference = cluster.ControllerOf(object.GetKind(), object)
 	}
 	return template, nil
 }
