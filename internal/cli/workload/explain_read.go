@@ -194,7 +194,8 @@ func (r *reader) get(ctx context.Context, kind schema.GroupVersionResource, name
 // owner returns the owner of a pod if it has a template, and fills in the owner at the top. It
 // returns nil if the pod is its own template, because there is no owner or it cannot be read.
 func (r *reader) owner(ctx context.Context, pod *unstructured.Unstructured) (template *unstructured.Unstructured, err error) {
-	for reference := cluster.ControllerOf(pod.GetKind(), pod); reference != nil; {
+	reference := cluster.ControllerOf(pod.GetKind(), pod)
+	for n := 0; reference != nil && n < maxOwners; n++ { // users can write references in a circle
 		object, err := r.ownerOf(ctx, reference)
 		name := cluster.OwnerName(reference)
 		if name == "" || apierrors.IsNotFound(err) || err == nil && object != nil && object.GetUID() != reference.UID {
@@ -218,11 +219,11 @@ func (r *reader) owner(ctx context.Context, pod *unstructured.Unstructured) (tem
 }
 
 // ownerOf reads an owner. It returns nil for an owner without a namespace, such as the node of
-// a mirror pod, for a kind that the API server does not know, and without the right.
+// a mirror pod, for a kind that the API server does not know, for a Secret, and without the right.
 func (r *reader) ownerOf(ctx context.Context, reference *metav1.OwnerReference) (*unstructured.Unstructured, error) {
 	kind := schema.FromAPIVersionAndKind(reference.APIVersion, reference.Kind)
 	mapping, err := r.mapper.RESTMapping(kind.GroupKind(), kind.Version)
-	if err != nil || mapping.Scope.Name() != meta.RESTScopeNameNamespace {
+	if err != nil || mapping.Scope.Name() != meta.RESTScopeNameNamespace || mapping.Resource == command.CoreResource("secrets") {
 		return nil, nil //nolint:nilerr // who creates a pod writes its references
 	}
 	object, err := r.get(ctx, mapping.Resource, reference.Name)
