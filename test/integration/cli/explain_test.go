@@ -7,7 +7,6 @@ import (
 	"context"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -224,27 +223,6 @@ var _ = Describe("explain", Ordered, func() {
 		Expect(err).NotTo(HaveOccurred())
 		_, out, _ := lanyard(ctx, "explain", "pod/load-old", "--namespace", "explained")
 		Expect(out).To(And(ContainSubstring("this pod: without\n"), ContainSubstring("-> A Job cannot be restarted. Delete it, and create it again from its manifest: kubectl delete job/load --namespace explained\n")))
-	})
-
-	It("reads no Secret that a pod names as its owner, and no circle of owners for ever", func(ctx SpecContext) {
-		secret, err := env.client.CoreV1().Secrets("explained").Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "owner"}}, metav1.CreateOptions{})
-		Expect(err).NotTo(HaveOccurred())
-		// A controller of the kind ConfigMap, with itself as its controller.
-		circle, err := env.client.CoreV1().ConfigMaps("explained").Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "circle"}}, metav1.CreateOptions{})
-		Expect(err).NotTo(HaveOccurred())
-		circle.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(circle, corev1.SchemeGroupVersion.WithKind("ConfigMap"))}
-		_, err = env.client.CoreV1().ConfigMaps("explained").Update(ctx, circle, metav1.UpdateOptions{})
-		Expect(err).NotTo(HaveOccurred())
-		for kind, owner := range map[string]metav1.Object{"Secret": secret, "ConfigMap": circle} {
-			pod := newPod("of-"+owner.GetName(), "cart")
-			pod.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(owner, corev1.SchemeGroupVersion.WithKind(kind))}
-			_, err = env.client.CoreV1().Pods("explained").Create(ctx, pod, metav1.CreateOptions{})
-			Expect(err).NotTo(HaveOccurred())
-			_, _, errOut := lanyard(ctx, "explain", "pod/of-"+owner.GetName(), "--namespace", "explained", "-v=6")
-			Expect(errOut).To(ContainSubstring("/api/v1/namespaces/explained/pods/of-" + owner.GetName()))
-			Expect(errOut).NotTo(ContainSubstring("/secrets/"))
-			Expect(strings.Count(errOut, "/configmaps/circle")).To(BeNumerically("<=", 10))
-		}
 	})
 
 	It("reports a ServiceAccount that does not exist", func(ctx SpecContext) {
