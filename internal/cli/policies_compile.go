@@ -4,6 +4,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -70,8 +71,12 @@ func (k *compiler) accounts(ctx context.Context) ([]policies.Account, error) {
 	if k.fromCluster {
 		read = k.readCluster
 	}
+	var twice error
 	err := read(ctx, func(kind string, object annotations.Metadata) {
 		if kind == "Namespace" {
+			if namespaces[object.GetName()] != nil { // one of them may allow what the other denies
+				twice = fmt.Errorf("namespace %q is given twice: remove one of them", object.GetName())
+			}
 			namespaces[object.GetName()] = annotations.NamespaceObject(object)
 		} else {
 			accounts = append(accounts, policies.Account{ServiceAccount: annotations.ServiceAccountObject(object)})
@@ -80,7 +85,7 @@ func (k *compiler) accounts(ctx context.Context) ([]policies.Account, error) {
 	for i := range accounts {
 		accounts[i].Namespace = namespaces[accounts[i].ServiceAccount.Namespace]
 	}
-	return accounts, err
+	return accounts, cmp.Or(err, twice)
 }
 
 // fromFiles calls do for each ServiceAccount and Namespace in the files.
