@@ -532,6 +532,15 @@ func TestOldDocumentsInACache(t *testing.T) {
 	}
 }
 
+// Somebody else may have published the key.
+func TestTheIDOfAKeyIsQuotedForTheShell(t *testing.T) {
+	t.Parallel()
+	found := Fleet([]Member{member("eu", "a"), member("us", "a")}, documents(issuer, "a", "$(x)"))
+	if len(found) != 1 || !strings.Contains(found[0].Fix, " --remove-key '$(x)' --to ") {
+		t.Errorf("got %+v, want the ID in quotes", found)
+	}
+}
+
 func TestNamesThatDifferInAFleetAreLimited(t *testing.T) {
 	t.Parallel()
 	var eu, us []string

@@ -42,7 +42,7 @@ const (
 	failedCreate = "FailedCreate"
 	// recent is longer than a kubelet waits before it retries a mount.
 	recent = 5 * time.Minute
-	// maxOwners limits the objects that are read to find those of the workload.
+	// maxOwners limits the objects that are read to find those of the workload, and the owners of each.
 	maxOwners = 10
 )
 
@@ -143,7 +143,8 @@ func last(event *corev1.Event) time.Time {
 func (r *reader) involved(ctx context.Context, event *corev1.Event, targets []string) (*unstructured.Unstructured, error) {
 	about := event.InvolvedObject
 	var found *unstructured.Unstructured
-	for next := (&metav1.OwnerReference{APIVersion: about.APIVersion, Kind: about.Kind, Name: about.Name, UID: about.UID}); next != nil; {
+	next := &metav1.OwnerReference{APIVersion: about.APIVersion, Kind: about.Kind, Name: about.Name, UID: about.UID}
+	for n := 0; next != nil && n < maxOwners; n++ { // users can write references in a circle
 		object, err := r.ownerOf(ctx, next)
 		if apierrors.IsNotFound(err) || err == nil && (object == nil || object.GetUID() != next.UID) {
 			return nil, nil
