@@ -329,7 +329,7 @@ func (k *Kind) ByHand(object *unstructured.Unstructured) string {
 	}
 	for _, field := range []string{"updateStrategy", "strategy"} {
 		if kind, _, _ := unstructured.NestedString(object.Object, "spec", field, "type"); kind == "OnDelete" {
-			return "its update strategy is OnDelete: delete its pods"
+			return "its update strategy is OnDelete"
 		}
 	}
 	return ""

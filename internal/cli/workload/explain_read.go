@@ -163,6 +163,11 @@ func (r *reader) template(ctx context.Context, info *resource.Info) (*unstructur
 	r.in.ServiceAccountName, r.in.Named = cluster.ServiceAccountOf(object), cluster.NamesServiceAccount(object)
 	if len(path) > 0 {
 		r.in.Owner = ownerOfPods(r.in.Object, object)
+		if !r.in.Owner.Kind.Restarts {
+			if _, err := r.owner(ctx, object); err != nil {
+				return nil, err
+			}
+		}
 		return cluster.PodOf(object)
 	}
 	r.in.Live = object
@@ -191,10 +196,10 @@ func (r *reader) get(ctx context.Context, kind schema.GroupVersionResource, name
 	return r.untyped.Resource(kind).Namespace(r.in.Namespace.Name).Get(ctx, name, metav1.GetOptions{})
 }
 
-// owner returns the owner of a pod if it has a template, and fills in the owner at the top. It
-// returns nil if the pod is its own template, because there is no owner or it cannot be read.
-func (r *reader) owner(ctx context.Context, pod *unstructured.Unstructured) (template *unstructured.Unstructured, err error) {
-	reference := cluster.ControllerOf(pod.GetKind(), pod)
+// owner returns the owner of a pod or a workload if it has a template, and fills in the owner at the
+// top. It returns nil if a pod is its own template, because there is no owner or it cannot be read.
+func (r *reader) owner(ctx context.Context, owned *unstructured.Unstructured) (template *unstructured.Unstructured, err error) {
+	reference := cluster.ControllerOf(owned.GetKind(), owned)
 	for n := 0; reference != nil && n < maxOwners; n++ { // users can write references in a circle
 		object, err := r.ownerOf(ctx, reference)
 		name := cluster.OwnerName(reference)

@@ -246,7 +246,7 @@ var _ = Describe("status of some objects", Ordered, func() {
 
 	It("says that nothing is selected", func(ctx SpecContext) {
 		code, out, _ := lanyard(ctx, "status", "--namespace", "by-name", "deployment/unused")
-		Expect(out).To(Equal("no pod of a ServiceAccount that asks for an identity is selected\n"))
+		Expect(out).To(Equal("no pod of a ServiceAccount that asks for an identity is selected. To see why: lanyard explain deployment/unused --namespace by-name\n"))
 		Expect(code).To(Equal(command.ExitOK))
 	})
 
