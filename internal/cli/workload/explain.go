@@ -770,7 +770,7 @@ const (
 // origin returns who injected the running pod.
 func (in *input) origin() origin {
 	switch {
-	case in.read(in.Live).OfOthers(in.Settings):
+	case in.read(in.Live).OfOthers():
 		return others
 	case in.Live.GetAnnotations()[annotations.Injected] == "":
 		return nowhere
@@ -794,7 +794,7 @@ func (in *input) judge() verdict {
 	case !v.Ask && !v.OfOthers, decided:
 		return v
 	}
-	v.settle(in.read(in.Live).Against(in.read(in.Got), in.Settings))
+	v.settle(in.read(in.Live).Against(in.read(in.Got)))
 	if v.State == injected.Unknown && in.ServiceAccount != nil && !in.asks() {
 		v.State = injected.None
 	}
