@@ -5,6 +5,7 @@ package app
 
 import (
 	"iter"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -20,11 +21,19 @@ import (
 const countsAge = 10 * time.Second
 
 // recentCounts returns a function that counts the ServiceAccounts by state, at most once per
-// countsAge.
+// countsAge, because any client that reaches the port can scrape.
 func recentCounts(serviceAccounts, namespaces iter.Seq2[types.NamespacedName, metadatacache.Object]) func(*annotations.Settings) metrics.ServiceAccounts {
-	return recently(countsAge, func(s *annotations.Settings) metrics.ServiceAccounts {
-		return countServiceAccounts(serviceAccounts, namespaces, s)
-	})
+	var mu sync.Mutex
+	var last time.Time
+	var counts metrics.ServiceAccounts
+	return func(s *annotations.Settings) metrics.ServiceAccounts {
+		mu.Lock()
+		defer mu.Unlock()
+		if time.Since(last) >= countsAge {
+			counts, last = countServiceAccounts(serviceAccounts, namespaces, s), time.Now()
+		}
+		return counts
+	}
 }
 
 // countServiceAccounts counts ServiceAccounts by state. Namespaces count as excluded if the

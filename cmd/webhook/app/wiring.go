@@ -156,14 +156,12 @@ func (p *program) tlsConfig() *tls.Config {
 // addServers adds the servers of the reviews, the metrics and the probes.
 func (p *program) addServers() error {
 	tlsConfig := p.tlsConfig()
-	var own []tls.Certificate // for the program's connection to itself
 	if p.options.ClientCAFile != "" {
 		callers, err := httpserver.NewVerifier(p.options.ClientCAFile, p.options.ClientAllowedNames, p.log.WithName("callers"))
 		if err != nil {
 			return err
 		}
 		callers.Configure(tlsConfig)
-		own = append(own, callers.ProbeCertificate())
 		p.others = append(p.others, callers.Start)
 	}
 	address := net.JoinHostPort(host(p.options.BindAddress), strconv.Itoa(p.options.SecurePort))
@@ -172,7 +170,7 @@ func (p *program) addServers() error {
 	// first, because a request may be in flight.
 	p.reviews.IdleTimeout = 3 * time.Minute
 	if p.options.HealthProbeBindAddress != "0" {
-		p.serveAtOnce(httpserver.New(p.options.HealthProbeBindAddress, p.healthMux(address, own), nil, bounds.Others, p.log.WithName("health")))
+		p.serveAtOnce(httpserver.New(p.options.HealthProbeBindAddress, p.healthMux(), nil, bounds.Others, p.log.WithName("health")))
 	}
 	if p.options.MetricsBindAddress != "0" {
 		p.addMetrics(p.log.WithName("metrics"))

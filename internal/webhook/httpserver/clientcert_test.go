@@ -325,24 +325,6 @@ func TestAChangedCAFileCountsForResumedSessions(t *testing.T) {
 	}
 }
 
-func TestTheProbeIsLetInWithoutANoise(t *testing.T) {
-	t.Parallel()
-	ca := newAuthority(t, "ca")
-	var lines journal
-	v, _ := newVerifier(t, ca, lines.logger(), "kube-apiserver")
-	listener := serveVerified(t, v)
-	if got, _ := connect(t, listener, client(tls.VersionTLS13, v.ProbeCertificate())); !got {
-		t.Error("the probe was denied")
-	}
-	if got := lines.about("Denied callers"); len(got) > 0 {
-		t.Errorf("got %q logged, want nothing", got)
-	}
-	other, _ := newVerifier(t, ca, logr.Discard())
-	if got, _ := connect(t, listener, client(tls.VersionTLS13, other.ProbeCertificate())); got {
-		t.Error("the probe of another process was let in")
-	}
-}
-
 // journal collects log lines.
 type journal struct {
 	mu    sync.Mutex
