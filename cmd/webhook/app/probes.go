@@ -26,8 +26,8 @@ func (p *program) healthMux() http.Handler {
 			"shutdown":        checkDraining(p.draining),
 			"tls":             checkServing(&p.serving),
 			"certificate":     p.certificate.Check,
-			"serviceaccounts": checkSynced(p.serviceAccounts),
-			"namespaces":      checkSynced(p.namespaces),
+			"serviceaccounts": checkSynced(p.caches.ServiceAccounts),
+			"namespaces":      checkSynced(p.caches.Namespaces),
 		},
 	} {
 		handler := http.StripPrefix(path, &healthz.Handler{Checks: checks})
@@ -94,5 +94,5 @@ func (p *program) canServe(waited time.Duration) bool {
 }
 
 func (p *program) synced() bool {
-	return p.serviceAccounts.HasSynced() && p.namespaces.HasSynced()
+	return p.caches.ServiceAccounts.HasSynced() && p.caches.Namespaces.HasSynced()
 }

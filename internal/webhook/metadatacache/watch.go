@@ -119,9 +119,9 @@ func (s reflectorStore) Update(obj any) error {
 		return err
 	}
 	s.received.Add(1)
-	id, object := s.kept(meta)
-	s.store.set(id, object)
-	s.invalidated.deliver(id, meta.ResourceVersion)
+	object := s.object(meta)
+	s.store.set(object)
+	s.invalidated.deliver(nameOf(&object), meta.ResourceVersion)
 	return nil
 }
 

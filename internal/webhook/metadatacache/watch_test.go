@@ -16,16 +16,14 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/metadata"
 
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/test/support/metadataapi"
 )
 
 // run starts a cache and waits until it has synced.
 func run(t *testing.T, client metadata.Interface) *Cache {
 	t.Helper()
-	c, err := New(Options{Client: client, Resource: serviceAccounts, Prefix: prefix, Label: label})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := New(Options{Client: client, Resource: serviceAccounts, Label: label})
 	if c.HasSynced() {
 		t.Fatal("got synced before it was started")
 	}
@@ -141,15 +139,12 @@ func TestObjectsThatWereDeletedBetweenWatchesAreForgotten(t *testing.T) {
 func TestGetReadsLiveThroughTheClient(t *testing.T) {
 	t.Parallel()
 	a := metadataapi.New(t, true, serviceAccount("ns", "app", roleARN, "r", "other", "x"))
-	c, err := New(Options{Client: a.Client(), Resource: serviceAccounts, Prefix: prefix, Label: label})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := New(Options{Client: a.Client(), Resource: serviceAccounts, Label: label})
 	obj, err := c.Get(t.Context(), "ns", "app")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(Object{Annotations: map[string]string{roleARN: "r"}}, obj); diff != "" {
+	if diff := cmp.Diff(annotations.Object{Namespace: "ns", Name: "app", Annotations: map[string]string{roleARN: "r"}}, obj); diff != "" {
 		t.Errorf("object (-want +got):\n%s", diff)
 	}
 	if _, err := c.Get(t.Context(), "ns", "none"); !apierrors.IsNotFound(err) {
