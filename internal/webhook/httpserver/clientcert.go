@@ -58,6 +58,9 @@ func NewVerifier(caFile string, names []string, log logr.Logger) (*Verifier, err
 
 // use takes the content of the CA file.
 func (v *Verifier) use(contents [][]byte) error {
+	if err := CheckPEM(contents[0]); err != nil {
+		return err
+	}
 	certificates, err := cert.ParseCertsPEM(contents[0])
 	if err != nil {
 		return err

@@ -320,6 +320,17 @@ func TestAChangedCAFileCountsForResumedSessions(t *testing.T) {
 					}
 				})
 				wantAdmitted("the next CA, with a broken file", next, true)
+				change(func() {
+					writeCAs(t, file, before, after)
+					whole, err := os.ReadFile(file)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if err := os.WriteFile(file, whole[:len(whole)-100], 0o600); err != nil {
+						t.Fatal(err)
+					}
+				})
+				wantAdmitted("the next CA, while both are being written", next, true)
 			})
 		})
 	}
