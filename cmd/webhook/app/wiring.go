@@ -35,6 +35,9 @@ import (
 // metricsPath is the path of the metrics.
 const metricsPath = "/metrics"
 
+// scrapeTimeout is the default scrape_timeout of Prometheus.
+const scrapeTimeout = 10 * time.Second
+
 // program holds the parts of lanyard-webhook.
 type program struct {
 	args     []string
@@ -155,10 +158,17 @@ func (p *program) serveAtOnce(server *http.Server) {
 	})
 }
 
+// scrapes returns the handler of the metrics. http.TimeoutHandler keeps a response until it is
+// complete, so that a client that does not read does not count as one of the requests in
+// flight.
+func scrapes(gatherer prometheus.Gatherer) http.Handler {
+	return http.TimeoutHandler(promhttp.HandlerFor(gatherer, promhttp.HandlerOpts{MaxRequestsInFlight: 4}), scrapeTimeout, "too slow")
+}
+
 // addMetrics adds the metrics server. With --metrics-secure, it uses the serving certificate,
 // and the API server authorizes the callers.
 func (p *program) addMetrics(log logr.Logger) {
-	handler := promhttp.HandlerFor(p.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4})
+	handler := scrapes(p.registry)
 	var tlsConfig *tls.Config
 	if p.options.MetricsSecure {
 		handler = httpserver.Authorize(p.client, metricsPath, handler, log)
