@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -94,9 +95,10 @@ func TestPublicIssuers(t *testing.T) {
 
 func TestReadingAURL(t *testing.T) {
 	t.Parallel()
-	pages := map[string]string{}
+	pages, ages := map[string]string{}, map[string]string{"/good/.well-known/openid-configuration": "soon", "/keys": "90"}
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if page, found := pages[r.URL.Path]; found {
+			w.Header().Set("Age", ages[r.URL.Path])
 			_, _ = w.Write([]byte(page))
 			return
 		}
@@ -119,7 +121,7 @@ func TestReadingAURL(t *testing.T) {
 	} {
 		got, err := cloud.FromURL(t.Context(), server.Client(), server.URL+path)
 		if want == "" {
-			if err != nil || got.Discovery.Issuer != server.URL || len(got.Keys) != 1 {
+			if err != nil || got.Discovery.Issuer != server.URL || len(got.Keys) != 1 || got.Age != 90*time.Second {
 				t.Errorf("%s: got %v and %v", path, got, err)
 			}
 		} else if err == nil || !strings.Contains(err.Error(), want) {
