@@ -417,6 +417,24 @@ func TestAReadEndsByItsOwnDeadline(t *testing.T) {
 	})
 }
 
+// A caller that comes shortly before the deadline of a read has time for another one.
+func TestACallerThatJoinedAReadDoesNotShareItsDeadline(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate()
+		c := newCache(t, g.read)
+		early := start(t.Context(), c)
+		time.Sleep(readTimeout - time.Millisecond)
+		late := start(t.Context(), c)
+		if r := <-early; !errors.Is(r.err, context.DeadlineExceeded) {
+			t.Errorf("got error %v for the caller that started the read, want %v", r.err, context.DeadlineExceeded)
+		}
+		synctest.Wait()
+		g.answers <- answer{meta: serviceAccount("ns", "app", roleARN, "new")}
+		(<-late).wantRole(t, "new")
+	})
+}
+
 // Callers that come while a read is in progress may know of a write that it does
 // not show.
 func TestCallersThatJoinedAReadReadAgainIfNeeded(t *testing.T) {

@@ -66,9 +66,9 @@ func canExist(id types.NamespacedName) bool {
 // waits for loses its place in the queue.
 //
 // A read that is already in progress may have been served before the object was created or
-// changed. If the object was not found or is invalidated, the caller therefore reads a second
-// time. The second read begins after the first has ended, so it is recent enough for all
-// callers that joined the first.
+// changed, and has less time left. If it fails or the object is invalidated, the caller therefore
+// reads a second time. The second read begins after the first has ended, so it is recent enough
+// for all callers that joined the first.
 func (c *Cache) read(ctx context.Context, id types.NamespacedName) (annotations.Object, error) {
 	if !canExist(id) {
 		// The client joins the names into a path: "../x" must not reach an object in another
@@ -77,7 +77,7 @@ func (c *Cache) read(ctx context.Context, id types.NamespacedName) (annotations.
 	}
 	invalid := c.invalidated.contains(id)
 	object, joined, err := c.share(ctx, id)
-	if joined && (apierrors.IsNotFound(err) || invalid && err == nil) {
+	if joined && (err != nil || invalid) {
 		object, _, err = c.share(ctx, id)
 	}
 	return object, err
