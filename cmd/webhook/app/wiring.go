@@ -26,7 +26,6 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/webhook/bounds"
 	"github.com/lanyard-dev/lanyard/internal/webhook/httpserver"
 	"github.com/lanyard-dev/lanyard/internal/webhook/injector"
-	"github.com/lanyard-dev/lanyard/internal/webhook/metadatacache"
 	"github.com/lanyard-dev/lanyard/internal/webhook/metrics"
 	"github.com/lanyard-dev/lanyard/internal/webhook/servingcert"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
@@ -236,12 +235,8 @@ func (p *program) load(content []byte) error {
 // run runs all parts until ctx is done or one of them fails.
 func (p *program) run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
-	for _, start := range append(p.others, p.certificate.Start, p.caches.ServiceAccounts.Start, p.caches.Namespaces.Start, p.freeMemory, p.serveReviews) {
+	for _, start := range append(p.others, p.certificate.Start, p.caches.ServiceAccounts.Start, p.caches.Namespaces.Start, p.serveReviews) {
 		group.Go(func() error { return start(ctx) })
 	}
 	return group.Wait()
-}
-
-func (p *program) freeMemory(ctx context.Context) error {
-	return metadatacache.FreeMemory(ctx, p.caches.ServiceAccounts, p.caches.Namespaces)
 }

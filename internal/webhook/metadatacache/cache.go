@@ -10,6 +10,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -65,11 +66,11 @@ type Cache struct {
 	opts        Options
 	invalidated invalidations
 
-	synced    atomic.Bool
-	received  atomic.Uint64         // objects that the watch received, for FreeMemory
-	incoming  atomic.Pointer[store] // the objects of a list that is not complete
-	store     store
-	reflector *cache.Reflector
+	synced     atomic.Bool
+	incoming   atomic.Pointer[store] // the objects of a list that is not complete
+	store      store
+	reflector  *cache.Reflector
+	freeMemory func() // debug.FreeOSMemory, except in tests
 
 	// The live reads.
 	turns, large *bounds.Pool
@@ -86,7 +87,7 @@ func New(opts Options) *Cache {
 	}
 	c := &Cache{
 		opts:  opts,
-		store: store{limit: opts.MaxTotalBytes},
+		store: store{limit: opts.MaxTotalBytes}, freeMemory: debug.FreeOSMemory,
 		turns: bounds.NewPool(bounds.Reads, bounds.PendingReads, errNoTurn),
 		large: bounds.NewPool(1, bounds.Reads, errNoTurn),
 		rate:  rate.NewLimiter(readsPerSecond, readsBurst),
