@@ -165,6 +165,12 @@ func DuringSwitch(f finding.Finding) finding.Finding {
 		"the guard is off during the migration: while no replica responds, pods get only the credentials of the other webhook")
 }
 
+// noService reports that the Service of the webhook does not exist.
+func noService(namespace, name string) finding.Finding {
+	return finding.Fail("no_service", "Install Lanyard again. To remove it instead, remove its guard, too: alone, it denies pods that need credentials.",
+		"operations/README.md#switch-it-off", "Service %s/%s does not exist", namespace, name)
+}
+
 // Replicas checks the pods behind the Service of the webhook, except finished, evicted and
 // terminating pods. deployment is the name of their Deployment, or empty if it is unknown.
 func Replicas(namespace, service, deployment string, pods []corev1.Pod) finding.Finding {

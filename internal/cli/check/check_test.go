@@ -513,6 +513,15 @@ func TestWhyAReplicaIsNotReady(t *testing.T) {
 	}
 }
 
+// Without its webhook configurations, the guard denies each pod that needs credentials.
+func TestTheFixOfAMissingServiceKeepsNoGuard(t *testing.T) {
+	t.Parallel()
+	const want = "Install Lanyard again. To remove it instead, remove its guard, too: alone, it denies pods that need credentials."
+	if got := noService("lanyard-system", "lanyard-webhook").Fix; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
 func TestOldDocumentsInACache(t *testing.T) {
 	t.Parallel()
 	public := documents(issuer, "a")
@@ -520,6 +529,15 @@ func TestOldDocumentsInACache(t *testing.T) {
 	want := "A cache, such as a CDN, has had these documents for 1h0m0s. If you published since, purge it. Otherwise: Publish the documents"
 	if fix := Issuer(documents(issuer, "a", "b"), public, nil, "a")[0].Fix; !strings.HasPrefix(fix, want) {
 		t.Errorf("got %q, want %q first", fix, want)
+	}
+}
+
+// Somebody else may have published the key.
+func TestTheIDOfAKeyIsQuotedForTheShell(t *testing.T) {
+	t.Parallel()
+	found := Fleet([]Member{member("eu", "a"), member("us", "a")}, documents(issuer, "a", "$(x)"))
+	if len(found) != 1 || !strings.Contains(found[0].Fix, " --remove-key '$(x)' --to ") {
+		t.Errorf("got %+v, want the ID in quotes", found)
 	}
 }
 

@@ -24,6 +24,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/lanyard-dev/lanyard/internal/exchange"
+	"github.com/lanyard-dev/lanyard/internal/texts"
 )
 
 const (
@@ -86,6 +87,9 @@ func Parse(discovery, keys []byte) (*Documents, error) {
 			return nil, fmt.Errorf("keys[%d]: %w", i, err)
 		}
 		id, _ := key["kid"].(string)
+		if !texts.IsVisible(id) { // it is printed in commands
+			return nil, fmt.Errorf("keys[%d]: kid %q: want ASCII characters without spaces", i, texts.Cut(id, texts.MaxShown))
+		}
 		// The parameters that identify a key: RFC 7638.
 		parameters := fmt.Sprintf("%v %v %v %v %v %v", key["kty"], key["n"], key["e"], key["crv"], key["x"], key["y"])
 		if other, found := d.Keys[id]; found && other != parameters {

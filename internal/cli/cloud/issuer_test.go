@@ -17,8 +17,9 @@ import (
 )
 
 const (
-	keyA     = `{"kty":"RSA","alg":"RS256","use":"sig","kid":"a","n":"AAAA","e":"AQAB"}`
-	keyAElse = `{"kty":"RSA","alg":"RS256","use":"sig","kid":"a","n":"BBBB","e":"AQAB"}`
+	keyA       = `{"kty":"RSA","alg":"RS256","use":"sig","kid":"a","n":"AAAA","e":"AQAB"}`
+	keyAElse   = `{"kty":"RSA","alg":"RS256","use":"sig","kid":"a","n":"BBBB","e":"AQAB"}`
+	hostileKey = `{"kty":"RSA","alg":"RS256","use":"sig","kid":"$(x)","n":"BBBB","e":"AQAB"}`
 	// The same key with other optional members, as a tool may publish it.
 	keyAPlain = `{"e":"AQAB","n":"AAAA","kid":"a","kty":"RSA"}`
 	keyB      = `{"kty":"EC","kid":"b","crv":"P-256","x":"AA","y":"BB"}`
@@ -67,6 +68,7 @@ func TestMalformedDocuments(t *testing.T) {
 		"discovery document: the issuer is missing": {"{}", `{"keys":[]}`},
 		"keys: the document has no keys":            {`{"issuer":"x"}`, `{}`},
 		"keys: invalid character":                   {`{"issuer":"x"}`, `<html>`},
+		`keys[0]: kid "a\nb"`:                       {`{"issuer":"x"}`, `{"keys":[{"kid":"a\nb"}]}`}, // a second command
 	} {
 		if _, err := cloud.Parse([]byte(test[0]), []byte(test[1])); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("got %v, want %s", err, want)
