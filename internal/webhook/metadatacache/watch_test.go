@@ -173,6 +173,7 @@ func TestTheMemoryOfALongListIsFreed(t *testing.T) {
 		fill(t, c, long[1:]...)
 		fill(t, c, long...)
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		if len(freed) != 1 || freed[0] != freeDelay {
 			t.Errorf("freed memory after %v, want once after %v", freed, freeDelay)
 		}
