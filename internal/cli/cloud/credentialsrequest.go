@@ -11,11 +11,10 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
-
-	"github.com/lanyard-dev/lanyard/internal/cli/command"
 )
 
 // CredentialsRequest declares the cloud permissions that the ServiceAccounts of a component
@@ -105,24 +104,18 @@ type gcpProviderSpec struct {
 	SkipServiceCheck bool     `json:"skipServiceCheck"` // about a check of ccoctl
 }
 
-// BundleReader reads CredentialsRequests from files.
-type BundleReader struct {
-	// Note is called with the reason why a request is left out.
-	Note func(format string, args ...any)
+// bundleReader collects the CredentialsRequests in files.
+type bundleReader struct {
+	// note is called with the reason why a request is left out.
+	note func(format string, args ...any)
 
 	requests []*CredentialsRequest
-	errs     []error
+	// errs are the mistakes in requests, so that the user sees all of them.
+	errs []error
 }
 
-// Read reads the CredentialsRequests in the text of a file, in YAML or JSON, and ignores other objects.
-// name names the file in errors.
-// A mistake in a request is an error of Requests, so that the user sees all of them.
-func (b *BundleReader) Read(name string, text []byte) error {
-	return command.EachDocument(name, text, func(_, object []byte) error { return b.object(object) })
-}
-
-// object adds an object, or the objects of a list.
-func (b *BundleReader) object(text []byte) error {
+// add adds an object, or the objects of a list, in JSON. It ignores other kinds of objects.
+func (b *bundleReader) add(text []byte) error {
 	var raw rawRequest
 	// An object of another kind may have other fields of these names.
 	if err := json.Unmarshal(text, &raw.TypeMeta); err != nil || raw.Kind == "" {
@@ -137,7 +130,7 @@ func (b *BundleReader) object(text []byte) error {
 		return err
 	}
 	for _, item := range raw.Items {
-		if err := b.object(item); err != nil {
+		if err := b.add(item); err != nil {
 			return err
 		}
 	}
@@ -145,7 +138,7 @@ func (b *BundleReader) object(text []byte) error {
 		return nil
 	}
 	if raw.Annotations[deleteAnnotation] == "true" || raw.Annotations[featureSetAnnotation] != "" {
-		b.Note("credentialsrequest %s is left out: it has the annotation %s or %s", raw.Name, deleteAnnotation, featureSetAnnotation)
+		b.note("credentialsrequest %s is left out: it has the annotation %s or %s", raw.Name, deleteAnnotation, featureSetAnnotation)
 		return nil
 	}
 	request, err := newCredentialsRequest(&raw)
@@ -157,10 +150,10 @@ func (b *BundleReader) object(text []byte) error {
 	return nil
 }
 
-// Requests returns the requests for a cloud, or for all clouds if cloud is empty, in the order of
-// clouds and names.
-func (b *BundleReader) Requests(cloud string) ([]*CredentialsRequest, error) {
-	errs := slices.Clone(b.errs)
+// of returns the requests for a cloud, or for all clouds if cloud is empty, in the order of clouds and
+// names.
+func (b *bundleReader) of(cloud string) (requests []*CredentialsRequest, err error) {
+	errs := b.errs
 	slices.SortStableFunc(b.requests, func(a, b *CredentialsRequest) int {
 		return cmp.Or(cmp.Compare(a.Provider, b.Provider), cmp.Compare(a.Name, b.Name))
 	})
@@ -172,9 +165,10 @@ func (b *BundleReader) Requests(cloud string) ([]*CredentialsRequest, error) {
 		}
 		users[key] = r.Name
 	}
-	var requests []*CredentialsRequest
+	var others []string // clouds
 	for _, r := range b.requests {
 		if cloud != "" && r.Provider != cloud {
+			others = append(others, r.Provider)
 			continue
 		}
 		requests = append(requests, r)
@@ -183,10 +177,13 @@ func (b *BundleReader) Requests(cloud string) ([]*CredentialsRequest, error) {
 			use(r, "spec.serviceAccountNames", name)
 		}
 	}
-	if len(requests) == 0 && len(errs) == 0 {
-		return nil, errors.New("no CredentialsRequest found; extract them with oc adm release extract --credentials-requests, or from the operator's bundle")
+	switch {
+	case len(requests)+len(errs) > 0:
+		return requests, errors.Join(errs...)
+	case len(others) > 0:
+		return nil, fmt.Errorf("no CredentialsRequest of %s found, only of %s; leave out --cloud", cloud, strings.Join(slices.Compact(others), ", "))
 	}
-	return requests, errors.Join(errs...)
+	return nil, errors.New("no CredentialsRequest found; extract them with oc adm release extract --credentials-requests, or from the operator's bundle")
 }
 
 // newCredentialsRequest returns the request, or an error that names the invalid or

@@ -87,7 +87,7 @@ func commands(r *exchange.Request, format, part string) string {
 		values["service-account"] = exchange.Impersonated(file.ImpersonationURL)
 	}
 	trust, _ := NewTrust(r.Provider, &Token{ // an error results in no text
-		Issuer: claims.Issuer, Namespace: r.Namespace, ServiceAccount: r.ServiceAccount, Audience: r.Audience, Prefix: annotations.Prefix, Values: values,
+		Issuer: claims.Issuer, ServiceAccounts: []ServiceAccount{{Namespace: r.Namespace, Name: r.ServiceAccount}}, Audience: r.Audience, Values: values,
 	})
 	return trust.Text(format, part)
 }

@@ -265,6 +265,7 @@ func requestToken(ctx context.Context, client kubernetes.Interface, r *exchange.
 type tokenCommand struct {
 	*command.CLI
 	command.Output
+	cmd                               *cobra.Command
 	raw, exchange                     bool
 	receiver, endpoint, caFile, scope string
 	duration                          time.Duration
@@ -273,7 +274,8 @@ type tokenCommand struct {
 // NewTokenCommand returns the command token.
 func NewTokenCommand(c *command.CLI) *cobra.Command {
 	k := &tokenCommand{CLI: c}
-	cmd := command.New(help("token"), cobra.MinimumNArgs(1), func(cmd *cobra.Command, args []string) error { return k.run(cmd.Context(), args) })
+	cmd := command.New(help("token"), cobra.ArbitraryArgs, func(cmd *cobra.Command, args []string) error { return k.run(cmd.Context(), args) })
+	k.cmd = cmd
 	cmd.ValidArgsFunction = c.CompleteServiceAccounts()
 	k.Output.AddFlag(cmd, "Token")
 	c.AddConfig(cmd)
@@ -317,7 +319,7 @@ type tokenResult struct {
 }
 
 func (k *tokenCommand) run(ctx context.Context, args []string) error {
-	names, err := serviceAccountNames(args)
+	names, err := serviceAccountNames(k.cmd, args)
 	if err == nil {
 		err = k.check(names)
 	}

@@ -66,7 +66,7 @@ var _ = Describe("trust", func() {
 		Expect(code).To(Equal(command.ExitOK))
 		issuer := clusterIssuer(ctx)
 		Expect(out).To(ContainSubstring("--url " + issuer + " "))
-		Expect(errOut).To(HaveSuffix(unreadHint + "warning: the issuer " + issuer + " is not public, so the cloud cannot read its keys: see docs/issuer.md\n"))
+		Expect(errOut).To(HaveSuffix(unreadHint + "warning: the issuer " + issuer + " is not public, so the cloud cannot read its keys: see https://github.com/lanyard-dev/lanyard/blob/main/docs/issuer.md\n"))
 	})
 
 	It("uploads the keys to Google Cloud if the issuer is not public", func(ctx SpecContext) {
@@ -193,7 +193,7 @@ var _ = Describe("trust", func() {
 		Entry("a malformed role", command.ExitFailed, "--role-arn: Invalid value: \"x\": must be the ARN of an IAM role, such as arn:aws:iam::111122223333:role/name; it may be correct with the settings of the webhook", "aws", "sa/cart", "--role-arn", "x"),
 		Entry("an audience of the API server", command.ExitFailed, "--audience: Invalid value: \"https://kubernetes.default.svc\"", "aws", "sa/cart", "--audience", "https://kubernetes.default.svc"),
 		Entry("an issuer with http", command.ExitFailed, "issuer \"http://x\" is not an https URL", "aws", "sa/cart", "--issuer", "http://x"),
-		Entry("no cloud", command.ExitFailed, "a provider and a ServiceAccount are missing"),
+		Entry("no cloud", command.ExitFailed, "got 0 arguments, want a provider and a ServiceAccount: lanyard trust aws|azure|gcp|PROVIDER NAME"),
 		Entry("another type", command.ExitFailed, "pod/cart: this command is for serviceaccount", "aws", "pod/cart"),
 	)
 })
