@@ -33,7 +33,7 @@ func trustGCP(token *Token) (Trust, error) {
 	}
 	var principals []string
 	for _, subject := range token.Subjects() {
-		principals = append(principals, exchange.Principal("//iam.googleapis.com/"+full, subject))
+		principals = append(principals, exchange.Principal(full, subject))
 		if len(subject) > maxGoogleSubject {
 			return nil, fmt.Errorf("subject %q has %d bytes; Google Cloud accepts at most %d", subject, len(subject), maxGoogleSubject)
 		}

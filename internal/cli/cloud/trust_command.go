@@ -358,7 +358,7 @@ func (k *trustCommand) readKeys(ctx context.Context) (string, error) {
 			return "", fmt.Errorf("--keep-keys %s: %w", k.keepKeys, err)
 		}
 	}
-	k.keys = string(all.KeysText)
+	k.keys = all.KeysText()
 	return k.keys, nil
 }
 
@@ -372,7 +372,7 @@ func (k *trustCommand) keep(own *Documents) (*Documents, error) {
 		k.Note("warning: %s contains no keys: the upload replaces all keys of the provider", k.keepKeys)
 		return own, nil
 	}
-	uploaded, err := Parse(own.DiscoveryText, text)
+	uploaded, err := Parse([]byte(own.DiscoveryText()), text)
 	if err != nil {
 		return nil, err
 	}
