@@ -5,6 +5,7 @@ package cloud
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/ecdsa"
 	"crypto/rsa"
 	"crypto/sha256"
@@ -109,12 +110,12 @@ func (d *Documents) Merge(published *Documents, fleet bool, remove []string) (*D
 		case d.Keys[id] != "":
 			return nil, fmt.Errorf("--remove-key %s: the cluster itself has this key, so clouds would deny its tokens; run the command in another cluster of the fleet", id)
 		default:
-			return nil, fmt.Errorf("--remove-key %s: no such key is published; of other clusters are %s", id, listOf(kept))
+			return nil, fmt.Errorf("--remove-key %s: no such key is published; the keys of other clusters are: %s", id, cmp.Or(strings.Join(kept, ", "), "none"))
 		}
 	}
 	kept = slices.DeleteFunc(kept, func(id string) bool { return slices.Contains(remove, id) })
 	if len(kept) > 0 && !fleet {
-		return nil, fmt.Errorf("%s has keys that this cluster does not have: %s; if clusters sign with them, pass --fleet to keep them; otherwise, pass --remove-key %s to remove one", published.Discovery.Issuer, listOf(kept), kept[0])
+		return nil, fmt.Errorf("%s has keys that this cluster does not have: %s; if clusters sign with them, pass --fleet to keep them; otherwise, pass --remove-key %s to remove one", published.Discovery.Issuer, strings.Join(kept, ", "), kept[0])
 	}
 	merged := *d
 	merged.Keys, merged.texts = maps.Clone(d.Keys), maps.Clone(d.texts)
@@ -129,13 +130,6 @@ func (d *Documents) Merge(published *Documents, fleet bool, remove []string) (*D
 		merged.Discovery.Algorithms = slices.Compact(all)
 	}
 	return &merged, nil
-}
-
-func listOf(ids []string) string {
-	if len(ids) == 0 {
-		return "none"
-	}
-	return strings.Join(ids, ", ")
 }
 
 // At returns the documents for the issuer url: the discovery document names url and, below

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -237,9 +238,17 @@ func newReader(ctx context.Context, c *command.CLI, evaluate bool) (*reader, err
 func readServiceAccount(ctx context.Context, client kubernetes.Interface, namespace, name string) (*metav1.ObjectMeta, error) {
 	found, err := client.CoreV1().ServiceAccounts(namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
-		return nil, fmt.Errorf("get serviceaccount %s/%s: %w", namespace, name, err)
+		return nil, fmt.Errorf("get serviceaccount %s/%s: %w", namespace, name, withRight(err))
 	}
 	return &found.ObjectMeta, nil
+}
+
+// withRight adds the next step to an error for which the user lacks a right.
+func withRight(err error) error {
+	if right := finding.LackedRight(err); right != "" {
+		return fmt.Errorf("%w; ask an administrator for the right to %s", err, right)
+	}
+	return err
 }
 
 // pod returns the injection into a new pod of a ServiceAccount. The error is an
@@ -256,7 +265,7 @@ func requestToken(ctx context.Context, client kubernetes.Interface, r *exchange.
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: []string{r.Audience}, ExpirationSeconds: &r.ExpirationSeconds}}
 	response, err := client.CoreV1().ServiceAccounts(r.Namespace).CreateToken(ctx, r.ServiceAccount, request, metav1.CreateOptions{})
 	if err != nil {
-		return fmt.Errorf("request a token of serviceaccount %s/%s: %w", r.Namespace, r.ServiceAccount, err)
+		return fmt.Errorf("request a token of serviceaccount %s/%s: %w", r.Namespace, r.ServiceAccount, withRight(err))
 	}
 	r.Token = response.Status.Token
 	return nil
@@ -360,14 +369,16 @@ func (k *tokenCommand) check(names []string) error {
 	switch isCloud := slices.Contains(clouds(), k.receiver); {
 	case k.receiver == "":
 		return command.Usagef("--for is missing: set it to aws, azure, gcp, a custom provider or an audience")
-	case k.raw && k.exchange:
-		return command.Usagef("--raw cannot be used with --exchange")
+	case k.raw && (k.exchange || k.Format != command.OutputTable):
+		return command.Usagef("--raw cannot be used with --exchange or --output")
 	case k.raw && len(names) > 1:
 		return command.Usagef("--raw: got %d ServiceAccounts, want one: nothing would separate their tokens", len(names))
 	case k.exchange && !isCloud:
 		return command.Usagef("--exchange: lanyard cannot exchange tokens for %q, only for aws, azure and gcp", k.receiver)
 	case !k.exchange && (k.endpoint != "" || k.caFile != "" || k.scope != ""):
 		return command.Usagef("--endpoint, --ca-file and --scope need --exchange")
+	case k.scope != "" && k.receiver != "azure":
+		return command.Usagef("--scope is for azure, not for %s", k.receiver)
 	}
 	return nil
 }
@@ -400,7 +411,12 @@ func (k *tokenCommand) token(ctx context.Context, read *reader, namespace, name 
 // request returns the Request for the receiver, as in the ServiceAccount's pods, or only with
 // an audience.
 func (k *tokenCommand) request(ctx context.Context, read *reader, namespace, name string) (*exchange.Request, error) {
-	if !slices.ContainsFunc(read.settings.Providers, func(d *annotations.Provider) bool { return d.Name == k.receiver && !d.Plain() }) {
+	i := slices.IndexFunc(read.settings.Providers, func(d *annotations.Provider) bool { return strings.EqualFold(d.Name, k.receiver) && !d.Plain() })
+	if i >= 0 && read.settings.Providers[i].Name != k.receiver {
+		k.Note("warning: %s is an audience; the name of the provider is %s", k.receiver, read.settings.Providers[i].Name)
+		i = -1
+	}
+	if i < 0 {
 		return &exchange.Request{Namespace: namespace, ServiceAccount: name, Audience: k.receiver, ExpirationSeconds: read.settings.TokenExpirationSeconds}, nil
 	}
 	serviceAccount, err := readServiceAccount(ctx, read.client, namespace, name)
@@ -431,6 +447,9 @@ func (k *tokenCommand) present(ctx context.Context, r *exchange.Request, result 
 			continue
 		}
 		answer, err := Do(ctx, client, one)
+		if _, noResponse := errors.AsType[*url.Error](err); noResponse {
+			return fmt.Errorf("%w; lanyard asks the cloud from this machine, directly or through HTTPS_PROXY, and --ca-file names another CA", err)
+		}
 		if err != nil {
 			return err
 		}

@@ -249,7 +249,11 @@ func (k *trustCommand) run(ctx context.Context, args []string) error {
 		return err
 	}
 	k.warn(t)
-	return k.Write(k.CLI, &trustResult{trust, format, k.part})
+	result := &trustResult{trust, format, k.part}
+	if k.ForPeople() && result.text() == "" {
+		k.Note("%s needs no commands for --part %s", exchange.Clouds()[k.provider].Title, k.part)
+	}
+	return k.Write(k.CLI, result)
 }
 
 // trust returns the configuration for the tokens.
@@ -389,7 +393,10 @@ type trustResult struct {
 	format, part string
 }
 
-func (r *trustResult) Print(p *command.Page) {
+// Print implements command.Result.
+func (r *trustResult) Print(p *command.Page) { p.Lines(r.text()) }
+
+func (r *trustResult) text() string {
 	var parts []string
 	order := []string{partCluster, partServiceAccount}
 	if r.format == outputRemove {
@@ -400,5 +407,5 @@ func (r *trustResult) Print(p *command.Page) {
 			parts = append(parts, text)
 		}
 	}
-	p.Lines(strings.Join(parts, "\n"))
+	return strings.Join(parts, "\n")
 }

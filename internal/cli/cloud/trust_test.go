@@ -168,6 +168,14 @@ func TestTheRemovalOfAnIdentityWithoutAnAnnotation(t *testing.T) {
 	}
 }
 
+func TestAPartWithoutCommands(t *testing.T) {
+	t.Parallel()
+	out, errOut, err := trust(t, "", "azure", "cart", "--issuer", publicIssuer, "--part", "cluster")
+	if err != nil || out != "" || !strings.HasSuffix(errOut, "Azure needs no commands for --part cluster\n") {
+		t.Errorf("got %q, %q and error %v", out, errOut, err)
+	}
+}
+
 // Each message says what the user wrote, and what to do.
 func TestMistakesInTheArgumentsOfTrust(t *testing.T) {
 	t.Parallel()

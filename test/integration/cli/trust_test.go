@@ -317,6 +317,7 @@ var _ = Describe("trust issuer", func() {
 		Entry("a key alone", "--remove-key needs --to", "--remove-key", "x"),
 		Entry("a file of keys without an issuer", "--public-key needs --issuer", "--public-key", "x", "--to", "y"),
 		Entry("a file of keys that does not exist", "--public-key: open /none: no such file or directory", "--public-key", "/none", "--to", "y", "--issuer", publicIssuer),
+		Entry("a place without slashes", "--to: place \"s3:x\"", "--issuer", publicIssuer, "--to", "s3:x"),
 		Entry("an unknown place", "--to: place \"ftp://x\"", "--issuer", publicIssuer, "--to", "ftp://x"),
 	)
 })
