@@ -98,7 +98,7 @@ func (k *trustCommand) runBundle(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("--diff: %w", err)
 		}
-		result := &differences{Differences(old, requests)}
+		result := &differences{differencesOf(old, requests)}
 		return command.FoundIf(len(result.Differences) > 0, k.Write(k.CLI, result))
 	}
 	result := &bundleResult{}

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
@@ -309,7 +310,7 @@ func (p *Permissions) Policy() string {
 	return text.String()
 }
 
-// lines returns a sorted line for each permission, name and setting of the request.
+// lines returns a line for each permission, name and setting of the request.
 func (r *CredentialsRequest) lines() []string {
 	lines := []string{"secret " + r.Namespace + "/" + r.Secret}
 	add := func(what string, values ...string) {
@@ -334,8 +335,7 @@ func (r *CredentialsRequest) lines() []string {
 	add("role", r.Permissions.Roles...)
 	add("permission", r.Permissions.Actions...)
 	add("data permission", r.Permissions.DataActions...)
-	slices.Sort(lines)
-	return slices.Compact(lines)
+	return lines
 }
 
 // Difference describes how a request differs from the request of the same name in another bundle.
@@ -346,23 +346,20 @@ type Difference struct {
 	Removed  []string `json:"removed,omitempty"`
 }
 
-// Differences returns the requests that differ, in the order of clouds and names. A request that is
+// differencesOf returns the requests that differ, in the order of clouds and names. A request that is
 // missing from one of the bundles counts as empty there.
-func Differences(old, current []*CredentialsRequest) []Difference {
+func differencesOf(old, current []*CredentialsRequest) (all []Difference) {
 	type key struct{ provider, name string }
-	lines := map[key]*[2][]string{}
-	for i, requests := range [][]*CredentialsRequest{old, current} {
+	lines := func(requests []*CredentialsRequest) map[key]sets.Set[string] {
+		of := map[key]sets.Set[string]{}
 		for _, r := range requests {
-			k := key{r.Provider, r.Name}
-			if lines[k] == nil {
-				lines[k] = &[2][]string{}
-			}
-			lines[k][i] = append(lines[k][i], r.lines()...)
+			of[key{r.Provider, r.Name}] = sets.New(r.lines()...).Union(of[key{r.Provider, r.Name}])
 		}
+		return of
 	}
-	var all []Difference
-	for k, of := range lines {
-		d := Difference{k.name, k.provider, without(of[1], of[0]), without(of[0], of[1])}
+	was, is := lines(old), lines(current)
+	for k := range sets.KeySet(was).Union(sets.KeySet(is)) {
+		d := Difference{k.name, k.provider, sets.List(is[k].Difference(was[k])), sets.List(was[k].Difference(is[k]))}
 		if len(d.Added)+len(d.Removed) > 0 {
 			all = append(all, d)
 		}
@@ -371,9 +368,4 @@ func Differences(old, current []*CredentialsRequest) []Difference {
 		return cmp.Or(cmp.Compare(a.Provider, b.Provider), cmp.Compare(a.Name, b.Name))
 	})
 	return all
-}
-
-// without returns the lines that are not in others.
-func without(lines, others []string) []string {
-	return slices.DeleteFunc(slices.Clone(lines), func(line string) bool { return slices.Contains(others, line) })
 }

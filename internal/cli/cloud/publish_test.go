@@ -21,36 +21,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/lanyard-dev/lanyard/internal/cli/cloud"
 )
-
-func TestCompareWithTheSigningKey(t *testing.T) {
-	t.Parallel()
-	const name = "https://issuer.example"
-	tests := map[string]struct {
-		cluster, public *cloud.Documents
-		signing         string
-		wrong, foreign  []string
-	}{
-		"equal documents":                 {documents(t, name, keyA, keyB), documents(t, name, keyB, keyA), "a", nil, nil},
-		"a signing key that is not known": {documents(t, name, keyA), documents(t, name, keyA), "", nil, nil},
-		"a new key that does not sign":    {documents(t, name, keyA, keyB), documents(t, name, keyA), "a", []string{"key b of the cluster is not public"}, nil},
-		"a new key that signs":            {documents(t, name, keyA, keyB), documents(t, name, keyA), "b", []string{"key b of the cluster is not public, and signs at present"}, nil},
-		"a key of another cluster":        {documents(t, name, keyA), documents(t, name, keyA, keyB), "a", nil, []string{"b"}},
-		"another key with the ID":         {documents(t, name, keyA), documents(t, name, keyAElse), "a", []string{"the public key a differs from the cluster's"}, []string{"a"}},
-	}
-	for sentence, test := range tests {
-		wrong, foreign := cloud.Compare(test.cluster, test.public, test.signing)
-		if diff := cmp.Diff(test.wrong, wrong); diff != "" {
-			t.Errorf("%s: wrong (-want +got):\n%s", sentence, diff)
-		}
-		if diff := cmp.Diff(test.foreign, foreign, cmpopts.EquateEmpty()); diff != "" {
-			t.Errorf("%s: foreign (-want +got):\n%s", sentence, diff)
-		}
-	}
-}
 
 func TestDocumentsAtAnotherURL(t *testing.T) {
 	t.Parallel()
