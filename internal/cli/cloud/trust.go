@@ -8,6 +8,7 @@
 //	                 commands and as Terraform resources
 //	trust.go         is common to the trust configurations, and has the configuration of a
 //	                 custom provider, from its file
+//	account.go       determines the identity of ServiceAccounts, as the webhook does
 //	exchange.go      presents a token with package exchange, and adds the repair of a denial
 //	tokens.go        reads the tokens of the pods of ServiceAccounts, and exchanges them
 //	issuer.go        reads the documents of an issuer, and compares the published keys with the
