@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/url"
 	"slices"
@@ -131,7 +132,7 @@ func (x *Target) exchange(ctx context.Context, namespace, serviceAccount *metav1
 	denial, denied := errors.AsType[*workload.Denial](err)
 	switch {
 	case denied:
-		return []finding.Finding{finding.Fail("", "lanyard explain serviceaccount "+serviceAccount.Name+" --namespace "+serviceAccount.Namespace+" has the fix.",
+		return []finding.Finding{finding.Fail("", "For the fix: lanyard explain serviceaccount "+serviceAccount.Name+" --namespace "+serviceAccount.Namespace,
 			"troubleshooting/pods-denied.md", "%s: new pods are denied: %s", who, denial.Message)}, ""
 	case err != nil:
 		return []finding.Finding{unknown("the identity of "+who, err)}, ""
@@ -202,7 +203,11 @@ func unknown(what string, err error) finding.Finding {
 	if right := finding.LackedRight(err); right != "" {
 		return finding.Skip(finding.MissingRight, "Ask an administrator for the right.", "", "%s: not known: you may not %s", what, right)
 	}
-	return finding.Skip("", "Try again. If the error persists, look at the program that returned it.", "", "%s: not known: %v", what, err)
+	fix := "Try again. If the error persists, look at the program that returned it."
+	if _, isNet := errors.AsType[net.Error](err); isNet {
+		fix = "Check the network, the proxy and the DNS of this machine."
+	}
+	return finding.Skip("", fix, "", "%s: not known: %v", what, err)
 }
 
 // notFromAPod is a limitation of every exchange.
@@ -238,17 +243,9 @@ func newReader(ctx context.Context, c *command.CLI, evaluate bool) (*reader, err
 func readServiceAccount(ctx context.Context, client kubernetes.Interface, namespace, name string) (*metav1.ObjectMeta, error) {
 	found, err := client.CoreV1().ServiceAccounts(namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
-		return nil, fmt.Errorf("get serviceaccount %s/%s: %w", namespace, name, withRight(err))
+		return nil, fmt.Errorf("get serviceaccount %s/%s: %w", namespace, name, err)
 	}
 	return &found.ObjectMeta, nil
-}
-
-// withRight adds the next step to an error for which the user lacks a right.
-func withRight(err error) error {
-	if right := finding.LackedRight(err); right != "" {
-		return fmt.Errorf("%w; ask an administrator for the right to %s", err, right)
-	}
-	return err
 }
 
 // pod returns the injection into a new pod of a ServiceAccount. The error is an
@@ -264,8 +261,11 @@ func (r *reader) pod(ctx context.Context, namespace, serviceAccount *metav1.Obje
 func requestToken(ctx context.Context, client kubernetes.Interface, r *exchange.Request) error {
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: []string{r.Audience}, ExpirationSeconds: &r.ExpirationSeconds}}
 	response, err := client.CoreV1().ServiceAccounts(r.Namespace).CreateToken(ctx, r.ServiceAccount, request, metav1.CreateOptions{})
+	if right := finding.LackedRight(err); right != "" {
+		err = fmt.Errorf("%w; ask an administrator for the right to %s", err, right)
+	}
 	if err != nil {
-		return fmt.Errorf("request a token of serviceaccount %s/%s: %w", r.Namespace, r.ServiceAccount, withRight(err))
+		return fmt.Errorf("request a token of serviceaccount %s/%s: %w", r.Namespace, r.ServiceAccount, err)
 	}
 	r.Token = response.Status.Token
 	return nil

@@ -126,10 +126,13 @@ func (t *Token) checkTags(allowed *regexp.Regexp) error {
 // maxName is the length of the longest name of an object in a cloud.
 const maxName = 64
 
-// ObjectName returns the name of a cloud object for the ServiceAccount, for example shop-cart. A
+// ObjectName returns the name of a cloud object for the ServiceAccount, for example shop_cart. A
 // name that is too long is truncated and gets a hash of the whole.
+//
+// No other ServiceAccount has the name, because namespaces have neither dots nor underscores: with a
+// hyphen, shop/cart-db would get the identity of shop-cart/db.
 func (a ServiceAccount) ObjectName() string {
-	return shorten(strings.ReplaceAll(a.Namespace+"-"+a.Name, ".", "-"), a.Subject(), maxName)
+	return shorten(a.Namespace+"_"+strings.ReplaceAll(a.Name, ".", "_"), a.Subject(), maxName)
 }
 
 // shorten truncates a name to limit. A truncated name ends with a hash of whole.

@@ -163,6 +163,11 @@ func (r *reader) template(ctx context.Context, info *resource.Info) (*unstructur
 	r.in.ServiceAccountName, r.in.Named = cluster.ServiceAccountOf(object), cluster.NamesServiceAccount(object)
 	if len(path) > 0 {
 		r.in.Owner = ownerOfPods(r.in.Object, object)
+		if !r.in.Owner.Kind.Restarts {
+			if _, err := r.owner(ctx, object); err != nil {
+				return nil, err
+			}
+		}
 		return cluster.PodOf(object)
 	}
 	r.in.Live = object
@@ -191,10 +196,11 @@ func (r *reader) get(ctx context.Context, kind schema.GroupVersionResource, name
 	return r.untyped.Resource(kind).Namespace(r.in.Namespace.Name).Get(ctx, name, metav1.GetOptions{})
 }
 
-// owner returns the owner of a pod if it has a template, and fills in the owner at the top. It
-// returns nil if the pod is its own template, because there is no owner or it cannot be read.
-func (r *reader) owner(ctx context.Context, pod *unstructured.Unstructured) (template *unstructured.Unstructured, err error) {
-	for reference := metav1.GetControllerOf(pod); reference != nil; {
+// owner returns the owner of a pod or a workload if it has a template, and fills in the owner at the
+// top. It returns nil if a pod is its own template, because there is no owner or it cannot be read.
+func (r *reader) owner(ctx context.Context, owned *unstructured.Unstructured) (template *unstructured.Unstructured, err error) {
+	reference := cluster.ControllerOf(owned.GetKind(), owned)
+	for n := 0; reference != nil && n < maxOwners; n++ { // users can write references in a circle
 		object, err := r.ownerOf(ctx, reference)
 		name := cluster.OwnerName(reference)
 		if name == "" || apierrors.IsNotFound(err) || err == nil && object != nil && object.GetUID() != reference.UID {
@@ -212,17 +218,17 @@ func (r *reader) owner(ctx context.Context, pod *unstructured.Unstructured) (tem
 		if _, found := cluster.TemplatePath(object); found && template == nil {
 			template = object
 		}
-		reference = metav1.GetControllerOf(object)
+		reference = cluster.ControllerOf(object.GetKind(), object)
 	}
 	return template, nil
 }
 
 // ownerOf reads an owner. It returns nil for an owner without a namespace, such as the node of
-// a mirror pod, for a kind that the API server does not know, and without the right.
+// a mirror pod, for a kind that the API server does not know, for a Secret, and without the right.
 func (r *reader) ownerOf(ctx context.Context, reference *metav1.OwnerReference) (*unstructured.Unstructured, error) {
 	kind := schema.FromAPIVersionAndKind(reference.APIVersion, reference.Kind)
 	mapping, err := r.mapper.RESTMapping(kind.GroupKind(), kind.Version)
-	if err != nil || mapping.Scope.Name() != meta.RESTScopeNameNamespace {
+	if err != nil || mapping.Scope.Name() != meta.RESTScopeNameNamespace || mapping.Resource == command.CoreResource("secrets") {
 		return nil, nil //nolint:nilerr // who creates a pod writes its references
 	}
 	object, err := r.get(ctx, mapping.Resource, reference.Name)

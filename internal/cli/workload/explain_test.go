@@ -6,6 +6,7 @@ package workload
 import (
 	"errors"
 	"maps"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -93,8 +94,14 @@ func expectNextSteps(t *testing.T, e *Explanation) {
 		if isFine := f.Status == finding.OK || f.Status == finding.NotApplicable; !isFine && f.Fix == "" || f.Status == finding.OK && f.Fix != "" || f.About == "" || f.Text == "" {
 			t.Errorf("got the finding %+v", f)
 		}
+		if textAfterCommand.MatchString(f.Fix) {
+			t.Errorf("got the fix %q, want the command at its end", f.Fix)
+		}
 	}
 }
+
+// textAfterCommand matches a fix that cannot be pasted from its command to its end.
+var textAfterCommand = regexp.MustCompile(`: (?:kubectl|lanyard) .*\.(?: |$)`)
 
 func TestNewPods(t *testing.T) {
 	t.Parallel()
@@ -674,6 +681,24 @@ func TestContainers(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, explain(in).New.Containers); diff != "" {
 		t.Errorf("containers (-want +got):\n%s", diff)
+	}
+}
+
+// "a new pod gets aws" was all that explain said.
+func TestContainersThatKeepTheirOwnCredentials(t *testing.T) {
+	t.Parallel()
+	in, sent := newInput(t), newPod()
+	sent.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "AWS_WEB_IDENTITY_TOKEN_FILE", Value: "/own/token"}}
+	in.Sent, in.Got = sent, injectPod(t, sent, role)
+	got := explain(in)
+	expectNextSteps(t, got)
+	want := finding.Finding{
+		Status: finding.NotApplicable, About: "new pods", Reason: string(reason.EnvironmentTaken),
+		Text: "a new pod gets aws, but no container uses it: container main: it sets AWS_WEB_IDENTITY_TOKEN_FILE itself and keeps its own aws credentials",
+		Fix:  "Remove AWS_WEB_IDENTITY_TOKEN_FILE from the container to use the injected aws identity.",
+	}
+	if diff := cmp.Diff(want, got.New.Finding); diff != "" || got.New.Outcome != Injected || got.Problem() {
+		t.Errorf("got outcome %s and problem %t (-want +got):\n%s", got.New.Outcome, got.Problem(), diff)
 	}
 }
 

@@ -86,6 +86,7 @@ type account struct {
 
 // owner is an object that owns pods, or their owners.
 type owner struct {
+	kind string
 	name string // as users write it
 	// above is the owner of this owner, if it is a ReplicaSet or a Job.
 	above *metav1.OwnerReference
@@ -168,7 +169,7 @@ func (n *Namespace) AddPod(object *corev1.Pod) {
 	if !asks || mirror || object.Status.Phase == corev1.PodSucceeded || object.Status.Phase == corev1.PodFailed {
 		return
 	}
-	p := &pod{name: object.Name, serviceAccount: name, owner: metav1.GetControllerOf(object)}
+	p := &pod{name: object.Name, serviceAccount: name, owner: cluster.ControllerOf("Pod", object)}
 	n.pods = append(n.pods, p)
 	object.ManagedFields = nil // which can be large
 	if n.comparers[name] == nil {
@@ -290,9 +291,9 @@ func (n *Namespace) UnreadOwners() []cluster.Kind {
 
 // AddOwner adds an object that owns pods, or their owners.
 func (n *Namespace) AddOwner(kind *cluster.Kind, object *metav1.PartialObjectMetadata) {
-	o := owner{name: kind.Name(object.Name)}
+	o := owner{kind: kind.Kind, name: kind.Name(object.Name)}
 	if kind.Kind == "ReplicaSet" || kind.Kind == "Job" {
-		o.above = metav1.GetControllerOf(object)
+		o.above = cluster.ControllerOf(kind.Kind, object)
 	}
 	n.owners[object.UID] = o
 }
@@ -303,7 +304,7 @@ func (n *Namespace) ownerName(reference *metav1.OwnerReference) string {
 	if reference == nil {
 		return ""
 	}
-	if found, exists := n.owners[reference.UID]; exists {
+	if found, exists := n.owners[reference.UID]; exists && found.kind == reference.Kind {
 		return found.name
 	}
 	if _, known := cluster.ByName(reference.Kind); known {

@@ -223,6 +223,17 @@ var _ = Describe("explain", Ordered, func() {
 		Expect(err).NotTo(HaveOccurred())
 		_, out, _ := lanyard(ctx, "explain", "pod/load-old", "--namespace", "explained")
 		Expect(out).To(And(ContainSubstring("this pod: without\n"), ContainSubstring("-> A Job cannot be restarted. Delete it, and create it again from its manifest: kubectl delete job/load --namespace explained\n")))
+
+		cron, err := env.client.BatchV1().CronJobs("explained").Create(ctx, &batchv1.CronJob{
+			ObjectMeta: metav1.ObjectMeta{Name: "nightly"},
+			Spec:       batchv1.CronJobSpec{Schedule: "0 0 1 1 *", JobTemplate: batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{Template: job.Spec.Template}}},
+		}, metav1.CreateOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		job.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(cron, batchv1.SchemeGroupVersion.WithKind("CronJob"))}
+		_, err = env.client.BatchV1().Jobs("explained").Update(ctx, job, metav1.UpdateOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		_, out, _ = lanyard(ctx, "explain", "job/load", "--namespace", "explained")
+		Expect(out).To(ContainSubstring("\n    The next Job of cronjob/nightly gets the credentials. To start a Job now: kubectl create job nightly-again --from=cronjob/nightly --namespace explained\n"))
 	})
 
 	It("reports a ServiceAccount that does not exist", func(ctx SpecContext) {
