@@ -139,14 +139,6 @@ func TestTheTagsOfABundle(t *testing.T) {
 	}
 }
 
-func TestOneCloudOfABundle(t *testing.T) {
-	t.Parallel()
-	out, _, err := trust(t, "", append([]string{"-f", "testdata/requests", "--cloud", "azure"}, bundleFlags...)...)
-	if err != nil || !strings.Contains(out, "example-disk-driver") || strings.Contains(out, "aws") || strings.Contains(out, "gcloud") {
-		t.Errorf("got %s and error %v, want only what is of Azure", out, err)
-	}
-}
-
 func TestTheDifferenceOfTwoBundles(t *testing.T) {
 	t.Parallel()
 	for _, format := range []string{"", "json"} {
