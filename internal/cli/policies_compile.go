@@ -76,7 +76,7 @@ func (k *compiler) accounts(ctx context.Context) ([]policies.Account, error) {
 	err := read(ctx, func(kind string, object annotations.Metadata) {
 		if kind == "Namespace" {
 			if namespaces[object.GetName()] != nil { // one of them may allow what the other denies
-				twice = fmt.Errorf("namespace %q: got it twice, want it once", object.GetName())
+				twice = fmt.Errorf("namespace %q occurs twice in the files. Remove one of them", object.GetName())
 			}
 			namespaces[object.GetName()] = annotations.NamespaceObject(object)
 		} else {

@@ -52,7 +52,7 @@ metadata: {name: shop}
 		"a name":    {args: []string{"--name", "second"}, with: "name: second-deny-pods", without: "lanyard-deny-pods"},
 		"a source":  {args: []string{"--config", file, "--providers", "aws"}, with: `lanyard.dev/policies: '{"config":{"aws-default-region":"eu-central-1"},"providers":["aws"]}'`},
 		"adoption":  {args: []string{"--config", adopts}, wantErr: "adopt: policies cannot adopt"},
-		"limits":    {args: []string{"--compile", accounts}, wantErr: `namespace "shop": got it twice, want it once`},
+		"limits":    {args: []string{"--compile", accounts}, wantErr: `namespace "shop" occurs twice in the files. Remove one of them`},
 		"no file":   {args: []string{"--config", file + "x"}, wantErr: "no such file"},
 	} {
 		t.Run(name, func(t *testing.T) {
