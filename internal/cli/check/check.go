@@ -288,7 +288,7 @@ func Guard(mutating *admissionregistrationv1.MutatingWebhookConfiguration, polic
 	ignores := policy != nil && *policy == admissionregistrationv1.Ignore
 	switch {
 	case wrong == "" && ignores:
-		return finding.Passed("the guard denies pods that would lack their credentials; no other pod waits for the webhook")
+		return finding.Passed("the guard denies pods that would lack their credentials; no other pod needs the webhook")
 	case wrong == "":
 		f.Reason, f.Fix = "fail_closed", "Set failurePolicy to Ignore: the guard is enough."
 		f.Text = fmt.Sprintf("the guard is on, but webhook %s has failurePolicy Fail: while no replica responds, all pods are denied", cluster.PodWebhook)

@@ -288,7 +288,8 @@ func (k *checkCommand) issuer(ctx context.Context) {
 		public, err = k.published(ctx, at)
 	}
 	if k.issuerURL != "" && err != nil {
-		k.add("issuer", finding.Unreadable("the documents of "+k.issuerURL, err))
+		k.add("issuer", finding.Skip("", "Check the URL, and that this machine reaches it. To publish the documents: lanyard trust issuer --to PLACE", "issuer.md#publish-the-documents",
+			"the documents of %s cannot be read: %v", k.issuerURL, err))
 		return
 	}
 	signing := ""

@@ -115,8 +115,9 @@ type bundleReader struct {
 	errs []error
 }
 
-// add adds an object, or the objects of a list, in JSON. It ignores other kinds of objects.
-func (b *bundleReader) add(text []byte) error {
+// add adds an object, or the objects of a list, in JSON. It ignores other kinds of objects. inList
+// reports whether the object is in a list.
+func (b *bundleReader) add(text []byte, inList bool) error {
 	var raw rawRequest
 	// An object of another kind may have other fields of these names.
 	if err := json.Unmarshal(text, &raw.TypeMeta); err != nil || raw.Kind == "" {
@@ -127,11 +128,14 @@ func (b *bundleReader) add(text []byte) error {
 	if !isRequest && !isList {
 		return nil
 	}
+	if isList && inList { // each level would decode all levels below it once more
+		return fmt.Errorf("a %s is in a list: write its items into the outer list", raw.Kind)
+	}
 	if err := json.Unmarshal(text, &raw); err != nil {
 		return err
 	}
 	for _, item := range raw.Items {
-		if err := b.add(item); err != nil {
+		if err := b.add(item, true); err != nil {
 			return err
 		}
 	}

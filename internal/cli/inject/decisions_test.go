@@ -27,7 +27,6 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/provider"
 	"github.com/lanyard-dev/lanyard/internal/webhook/admission"
 	"github.com/lanyard-dev/lanyard/internal/webhook/injector"
-	"github.com/lanyard-dev/lanyard/internal/webhook/metadatacache"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/test/support/decisions"
 	"github.com/lanyard-dev/lanyard/test/support/optionstest"
@@ -177,8 +176,8 @@ func TestTheFilesOfAllGoldenCasesAreRead(t *testing.T) {
 // objects are a cluster's annotations by namespace/name.
 type objects map[string]map[string]string
 
-func (o objects) Get(_ context.Context, namespace, name string) (metadatacache.Object, error) {
-	return metadatacache.Object{Annotations: o[namespace+"/"+name]}, nil
+func (o objects) Get(_ context.Context, namespace, name string) (annotations.Object, error) {
+	return annotations.Object{Namespace: namespace, Name: name, Annotations: o[namespace+"/"+name]}, nil
 }
 
 type unrecorded struct{}
@@ -193,7 +192,7 @@ type labelled struct {
 	label string
 }
 
-func (l labelled) Get(ctx context.Context, namespace, name string) (metadatacache.Object, error) {
+func (l labelled) Get(ctx context.Context, namespace, name string) (annotations.Object, error) {
 	object, err := l.objects.Get(ctx, namespace, name)
 	object.Label = l.label
 	return object, err

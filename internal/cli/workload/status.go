@@ -394,7 +394,7 @@ func (q *Question) Ask(asker func(namespace, serviceAccount *metav1.ObjectMeta, 
 			p.local = answer.Local
 		default:
 			verdict := verdict{Shadows: p.shadows}
-			verdict.settle(p.running.Against(fresh, n.Settings))
+			verdict.settle(p.running.Against(fresh))
 			p.local, p.differences = answer.Local, verdict.Differences
 			if p.state, p.problem = verdict.State, ""; p.state == injected.Unknown {
 				p.problem = "a new pod has no credentials from Lanyard, as if it were not called: see lanyard explain"
