@@ -21,6 +21,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/internal/cause"
 	"github.com/lanyard-dev/lanyard/internal/texts"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 // Request is a token, and the cloud to present it to.
@@ -71,6 +72,16 @@ type Answer struct {
 
 	// Known is the matching entry of causes.yaml, or nil if there is none.
 	Known *cause.Cause `json:"-"`
+}
+
+// Values returns the values of the provider's parameters that identify what the token is for.
+func (r *Request) Values() annotations.Values {
+	values := annotations.Values{"role-arn": r.Variables["AWS_ROLE_ARN"], "client-id": r.Variables["AZURE_CLIENT_ID"]}
+	if file, err := r.CredentialFile(); err == nil {
+		values["workload-identity-provider"] = strings.TrimPrefix(file.Audience, audiencePrefix)
+		values["service-account"] = Impersonated(file.ImpersonationURL)
+	}
+	return values
 }
 
 const (

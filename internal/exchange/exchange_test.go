@@ -6,7 +6,6 @@ package exchange_test
 import (
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -217,26 +216,5 @@ func TestImpersonation(t *testing.T) {
 	}
 	if got := second.Header.Get("Authorization"); got != "Bearer FEDERATED" {
 		t.Errorf("got Authorization %q", got)
-	}
-}
-
-func TestTheSystemsCertificatesAreNotUsedWithAnotherCA(t *testing.T) {
-	t.Parallel()
-	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) }))
-	t.Cleanup(server.Close)
-	if _, err := exchange.NewClient("exchange_test.go"); err == nil {
-		t.Error("got no error for a file that is not PEM")
-	}
-	client, err := exchange.NewClient("")
-	if err != nil {
-		t.Fatal(err)
-	}
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if response, err := client.Do(request); err == nil {
-		_ = response.Body.Close()
-		t.Error("got a response of a server with an unknown CA")
 	}
 }

@@ -15,11 +15,14 @@ import (
 	"time"
 )
 
-// Principal returns the name of a token's subject in Google Cloud. audience is the name
-// of the provider.
-func Principal(audience, subject string) string {
-	pool, _, _ := strings.Cut(audience, "/providers/")
-	return "principal:" + pool + "/subject/" + subject
+// audiencePrefix is in front of the name of a provider in a credential file.
+const audiencePrefix = "//iam.googleapis.com/"
+
+// Principal returns the name of a token's subject in Google Cloud. provider is the name of the
+// workload identity provider.
+func Principal(provider, subject string) string {
+	pool, _, _ := strings.Cut(provider, "/providers/")
+	return "principal:" + audiencePrefix + pool + "/subject/" + subject
 }
 
 // cloudPlatform is the scope of all APIs of Google Cloud.
@@ -60,7 +63,7 @@ func (r *Request) gcp(ctx context.Context, client *http.Client) (*Answer, error)
 	}
 	identity := "" // if the token cannot be read: Google has accepted it
 	if claims, err := ParseToken(r.Token); err == nil {
-		identity = Principal(file.Audience, claims.Subject)
+		identity = Principal(strings.TrimPrefix(file.Audience, audiencePrefix), claims.Subject)
 	}
 	asked := time.Now()
 	var federated oauthResponse

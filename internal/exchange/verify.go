@@ -172,16 +172,14 @@ func problem(name string, r *Request, answer *Answer, err error) string {
 
 // repair fills in the values of a cause's step.
 func repair(r *Request, step string) string {
+	known, subject := r.Values(), "system:serviceaccount:"+r.Namespace+":"+r.ServiceAccount
+	google := known["workload-identity-provider"]
 	values := annotations.Values{
-		"audience": r.Audience, "subject": "system:serviceaccount:" + r.Namespace + ":" + r.ServiceAccount,
-		"identity": cmp.Or(r.Variables["AWS_ROLE_ARN"], r.Variables["AZURE_CLIENT_ID"]),
+		"audience": r.Audience, "subject": subject, "identity": cmp.Or(known["role-arn"], known["client-id"], known["service-account"]),
+		"provider": google, "principal": Principal(google, subject),
 	}
 	if claims, err := ParseToken(r.Token); err == nil {
 		values["issuer"] = claims.Issuer
-	}
-	if file, err := r.CredentialFile(); err == nil {
-		values["provider"], values["principal"] = strings.TrimPrefix(file.Audience, "//iam.googleapis.com/"), Principal(file.Audience, values["subject"])
-		values["identity"] = Impersonated(file.ImpersonationURL)
 	}
 	text, _ := values.Expand(step)
 	return text

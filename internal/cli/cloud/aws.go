@@ -14,6 +14,11 @@ import (
 // the shorthand of the AWS CLI cannot express.
 var awsTag = regexp.MustCompile(`^[\pL\pN_.:/+@-][\pL\pN _.:/+@-]{0,127}=([\pL\pN_.:/+@-][\pL\pN _.:/=+@-]{0,255})?$`)
 
+// otherStatements is the query of the AWS CLI (JMESPath) for a trust policy without the statement about
+// a condition and the subjects, which are JSON. A policy may have one statement without a list.
+const otherStatements = "{Version: Role.AssumeRolePolicyDocument.Version, " +
+	"Statement: [Role.AssumeRolePolicyDocument.Statement][] | [?Condition.StringEquals.%s != `%s`]}"
+
 // trustAWS returns the configuration with which the ServiceAccount can assume the role.
 func trustAWS(token *Token) (Trust, error) {
 	if strings.Contains(token.Audience, "${") {
@@ -35,8 +40,15 @@ func trustAWS(token *Token) (Trust, error) {
 		path = "" // the default
 	}
 	host := strings.TrimPrefix(token.Issuer, "https://")
+	sub := compact(token.Subjects())
+	if !token.Several() {
+		sub = compact(token.First().Subject())
+	}
 	return fill("aws", token, struct {
 		*Token
-		Provider, Host, Partition, Account, RoleARN, Path, Role string
-	}{token, fmt.Sprintf("arn:%s:iam::%s:oidc-provider/%s", parts[1], parts[4], host), host, parts[1], parts[4], roleARN, path, full[cut:]})
+		Provider, Host, Partition, Account, RoleARN, Path, Role, Sub, OtherStatements string
+	}{
+		token, fmt.Sprintf("arn:%s:iam::%s:oidc-provider/%s", parts[1], parts[4], host), host, parts[1], parts[4], roleARN, path, full[cut:], sub,
+		fmt.Sprintf(otherStatements, compact(host+":sub"), sub),
+	})
 }

@@ -22,20 +22,40 @@ var azureTag = regexp.MustCompile(`^[^<>%&\\?/=[:cntrl:]]{1,512}=[^[:cntrl:]]{0,
 // trustAzure returns the trust configuration of Microsoft Entra ID. Only a repair needs the
 // client ID.
 func trustAzure(token *Token) (Trust, error) {
+	if err := token.check(); err != nil {
+		return nil, err
+	}
 	id := token.Values["client-id"]
-	if id != "" && !texts.IsGUID(id) {
+	switch {
+	case id == anyGUID:
+		id = "" // the ServiceAccount has none yet
+	case id != "" && !texts.IsGUID(id):
 		return nil, fmt.Errorf("client ID %q: must be a GUID", id)
 	}
 	if err := token.checkTags(azureTag); err != nil {
 		return nil, err
 	}
-	if n := len(token.All()); n > maxCredentials {
+	if n := len(token.ServiceAccounts); n > maxCredentials {
 		return nil, fmt.Errorf("got %d ServiceAccounts; an identity of Azure has at most %d federated credentials, and each ServiceAccount needs one", n, maxCredentials)
 	}
-	needsID := slices.ContainsFunc(token.All(), func(t *Token) bool { return t.ClientIDKey != "" })
+	var credentials []credential
+	for _, a := range token.ServiceAccounts {
+		credentials = append(credentials, credential{a, a.ObjectName(), token.Issuer, a.Subject(), []string{token.Audience}})
+	}
+	needsID := slices.ContainsFunc(token.ServiceAccounts, func(a ServiceAccount) bool { return a.ClientIDKey != "" })
 	return fill("azure", token, struct {
 		*Token
 		Identity, ClientID string
 		NeedsClientID      bool
-	}{token, cmp.Or(token.Identity, token.Name()), id, needsID})
+		Credentials        []credential
+	}{token, cmp.Or(token.Identity, credentials[0].Name), id, needsID, credentials})
+}
+
+// credential is a federated credential.
+type credential struct {
+	ServiceAccount `json:"-"`
+	Name           string   `json:"name"`
+	Issuer         string   `json:"issuer"`
+	Subject        string   `json:"subject"`
+	Audiences      []string `json:"audiences"`
 }

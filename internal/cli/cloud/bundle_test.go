@@ -139,14 +139,6 @@ func TestTheTagsOfABundle(t *testing.T) {
 	}
 }
 
-func TestOneCloudOfABundle(t *testing.T) {
-	t.Parallel()
-	out, _, err := trust(t, "", append([]string{"-f", "testdata/requests", "--cloud", "azure"}, bundleFlags...)...)
-	if err != nil || !strings.Contains(out, "example-disk-driver") || strings.Contains(out, "aws") || strings.Contains(out, "gcloud") {
-		t.Errorf("got %s and error %v, want only what is of Azure", out, err)
-	}
-}
-
 func TestTheDifferenceOfTwoBundles(t *testing.T) {
 	t.Parallel()
 	for _, format := range []string{"", "json"} {
@@ -184,7 +176,7 @@ func TestMistakesInBundles(t *testing.T) {
 		"an identity of Azure's own":     {request("a", `{"kind": "AzureProviderSpec", "roleBindings": [{"role": "Reader"}], "azureClientID": "x"}`), `unknown field "azureClientID"`, nil},
 		"a field of a statement":         {change(`"effect"`, `"notAction": [], "effect"`), `unknown field "notAction"`, nil},
 		"a token in the request":         {change(`"secretRef"`, `"cloudTokenString": "eyJ", "secretRef"`), `credentialsrequest a: spec: cannot be expressed: json: unknown field "cloudTokenString"`, nil},
-		"a token path that is not known": {change(`"secretRef"`, `"cloudTokenPath": "/tmp/token", "secretRef"`), `credentialsrequest a: annotation lanyard.dev/aws-token-path: Invalid value: "/tmp/token"`, nil},
+		"a token path that is not known": {change(`"secretRef"`, `"cloudTokenPath": "/tmp/token", "secretRef"`), `credentialsrequest a: spec.cloudTokenPath: Invalid value: "/tmp/token"`, nil},
 		"no ServiceAccount":              {change(`["app"]`, `[]`), "credentialsrequest a: spec.serviceAccountNames: is empty", nil},
 		"a ServiceAccount for a shell":   {change(`"app"`, `"$(id)"`), `spec.serviceAccountNames[0]: "$(id)"`, nil},
 		"a name with a line":             {change(`"name": "a"`, `"name": "a\nrm -r ."`), `metadata.name: "a\nrm -r ."`, nil},
@@ -227,7 +219,43 @@ func TestARoleThatARequestNames(t *testing.T) {
 	t.Parallel()
 	text := request("a", `{"kind": "AWSProviderSpec", "stsIAMRoleARN": "arn:aws:iam::444455556666:role/own", "statementEntries": [{"effect": "Allow", "action": ["s3:GetObject"], "resource": "*"}]}`)
 	out, _, err := trust(t, text, "-f", "-", "--issuer", publicIssuer)
-	if err != nil || !strings.Contains(out, "put-role-policy --role-name own ") || !strings.Contains(out, "aws-role-arn=arn:aws:iam::444455556666:role/own") {
+	if err != nil || !strings.Contains(out, "put-role-policy --role-name own ") || !strings.Contains(out, "aws-role-arn=arn:aws:iam::444455556666:role/own") || strings.Contains(out, "create-role") {
 		t.Errorf("got %s and error %v", out, err)
+	}
+	if _, _, err := trust(t, text, "-f", "-", "--issuer", publicIssuer, "--output", "terraform"); err == nil || !strings.Contains(err.Error(), "credentialsrequest a: spec.providerSpec.stsIAMRoleARN: the role exists already") {
+		t.Errorf("as Terraform: got error %v", err)
+	}
+}
+
+// Such a role belongs to somebody else: only the statement and the permissions of the request are removed.
+func TestTheRemovalOfARoleThatARequestNames(t *testing.T) {
+	t.Parallel()
+	text := request("a", `{"kind": "AWSProviderSpec", "stsIAMRoleARN": "arn:aws:iam::444455556666:role/own", "statementEntries": [{"effect": "Allow", "action": ["s3:GetObject"], "resource": "*"}]}`)
+	out, _, err := trust(t, text, "-f", "-", "--issuer", publicIssuer, "--remove")
+	if err != nil {
+		t.Fatal(err)
+	}
+	calls, _ := runScript(t, out)
+	others := "{Version: Role.AssumeRolePolicyDocument.Version, Statement: [Role.AssumeRolePolicyDocument.Statement][] | " +
+		"[?Condition.StringEquals.\"issuer.example.com/production:sub\" != `\"system:serviceaccount:team:app\"`]}"
+	want := [][]string{
+		{"kubectl", "annotate", "serviceaccount", "app", "--namespace", "team", "--overwrite", "lanyard.dev/aws-role-arn-"},
+		{"aws", "iam", "delete-role-policy", "--role-name", "own", "--policy-name", "team-creds"},
+		{"aws", "iam", "get-role", "--role-name", "own", "--output", "json", "--query", others},
+		{"aws", "iam", "update-assume-role-policy", "--role-name", "own", "--policy-document", "file://trust.json"},
+	}
+	if diff := cmp.Diff(want, calls); diff != "" {
+		t.Errorf("calls (-want +got):\n%s", diff)
+	}
+}
+
+// Keys are uploaded to Google only. The error names the flag that was given.
+func TestTheKeysOfABundle(t *testing.T) {
+	t.Parallel()
+	for flag, value := range map[string]string{"--upload-keys": "=true", "--keep-keys": "=/none"} {
+		_, _, err := trust(t, "", append([]string{"-f", "testdata/requests", flag + value}, bundleFlags...)...)
+		if want := "credentialsrequest example-image-registry: " + flag + ": AWS takes no keys, because it reads the issuer; leave out the flag, or name another cloud with --cloud"; err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got error %v, want %s", err, want)
+		}
 	}
 }

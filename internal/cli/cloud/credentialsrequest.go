@@ -11,11 +11,11 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
-
-	"github.com/lanyard-dev/lanyard/internal/cli/command"
 )
 
 // CredentialsRequest declares the cloud permissions that the ServiceAccounts of a component
@@ -105,24 +105,19 @@ type gcpProviderSpec struct {
 	SkipServiceCheck bool     `json:"skipServiceCheck"` // about a check of ccoctl
 }
 
-// BundleReader reads CredentialsRequests from files.
-type BundleReader struct {
-	// Note is called with the reason why a request is left out.
-	Note func(format string, args ...any)
+// bundleReader collects the CredentialsRequests in files.
+type bundleReader struct {
+	// note is called with the reason why a request is left out.
+	note func(format string, args ...any)
 
 	requests []*CredentialsRequest
-	errs     []error
+	// errs are the mistakes in requests, so that the user sees all of them.
+	errs []error
 }
 
-// Read reads the CredentialsRequests in the text of a file, in YAML or JSON, and ignores other objects.
-// name names the file in errors.
-// A mistake in a request is an error of Requests, so that the user sees all of them.
-func (b *BundleReader) Read(name string, text []byte) error {
-	return command.EachDocument(name, bytes.NewReader(text), func(_, object []byte) error { return b.object(object, false) })
-}
-
-// object adds an object, or the objects of a list. inList reports whether it is in a list.
-func (b *BundleReader) object(text []byte, inList bool) error {
+// add adds an object, or the objects of a list, in JSON. It ignores other kinds of objects. inList
+// reports whether the object is in a list.
+func (b *bundleReader) add(text []byte, inList bool) error {
 	var raw rawRequest
 	// An object of another kind may have other fields of these names.
 	if err := json.Unmarshal(text, &raw.TypeMeta); err != nil || raw.Kind == "" {
@@ -140,7 +135,7 @@ func (b *BundleReader) object(text []byte, inList bool) error {
 		return err
 	}
 	for _, item := range raw.Items {
-		if err := b.object(item, true); err != nil {
+		if err := b.add(item, true); err != nil {
 			return err
 		}
 	}
@@ -148,7 +143,7 @@ func (b *BundleReader) object(text []byte, inList bool) error {
 		return nil
 	}
 	if raw.Annotations[deleteAnnotation] == "true" || raw.Annotations[featureSetAnnotation] != "" {
-		b.Note("credentialsrequest %s is left out: it has the annotation %s or %s", raw.Name, deleteAnnotation, featureSetAnnotation)
+		b.note("credentialsrequest %s is left out: it has the annotation %s or %s", raw.Name, deleteAnnotation, featureSetAnnotation)
 		return nil
 	}
 	request, err := newCredentialsRequest(&raw)
@@ -160,10 +155,10 @@ func (b *BundleReader) object(text []byte, inList bool) error {
 	return nil
 }
 
-// Requests returns the requests for a cloud, or for all clouds if cloud is empty, in the order of
-// clouds and names.
-func (b *BundleReader) Requests(cloud string) ([]*CredentialsRequest, error) {
-	errs := slices.Clone(b.errs)
+// of returns the requests for a cloud, or for all clouds if cloud is empty, in the order of clouds and
+// names.
+func (b *bundleReader) of(cloud string) (requests []*CredentialsRequest, err error) {
+	errs := b.errs
 	slices.SortStableFunc(b.requests, func(a, b *CredentialsRequest) int {
 		return cmp.Or(cmp.Compare(a.Provider, b.Provider), cmp.Compare(a.Name, b.Name))
 	})
@@ -175,9 +170,10 @@ func (b *BundleReader) Requests(cloud string) ([]*CredentialsRequest, error) {
 		}
 		users[key] = r.Name
 	}
-	var requests []*CredentialsRequest
+	var others []string // clouds
 	for _, r := range b.requests {
 		if cloud != "" && r.Provider != cloud {
+			others = append(others, r.Provider)
 			continue
 		}
 		requests = append(requests, r)
@@ -186,10 +182,13 @@ func (b *BundleReader) Requests(cloud string) ([]*CredentialsRequest, error) {
 			use(r, "spec.serviceAccountNames", name)
 		}
 	}
-	if len(requests) == 0 && len(errs) == 0 {
-		return nil, errors.New("no CredentialsRequest found; extract them with oc adm release extract --credentials-requests, or from the operator's bundle")
+	switch {
+	case len(requests)+len(errs) > 0:
+		return requests, errors.Join(errs...)
+	case len(others) > 0:
+		return nil, fmt.Errorf("no CredentialsRequest of %s found, only of %s; leave out --cloud", cloud, strings.Join(slices.Compact(others), ", "))
 	}
-	return requests, errors.Join(errs...)
+	return nil, errors.New("no CredentialsRequest found; extract them with oc adm release extract --credentials-requests, or from the operator's bundle")
 }
 
 // newCredentialsRequest returns the request, or an error that names the invalid or
@@ -315,7 +314,7 @@ func (p *Permissions) Policy() string {
 	return text.String()
 }
 
-// lines returns a sorted line for each permission, name and setting of the request.
+// lines returns a line for each permission, name and setting of the request.
 func (r *CredentialsRequest) lines() []string {
 	lines := []string{"secret " + r.Namespace + "/" + r.Secret}
 	add := func(what string, values ...string) {
@@ -340,8 +339,7 @@ func (r *CredentialsRequest) lines() []string {
 	add("role", r.Permissions.Roles...)
 	add("permission", r.Permissions.Actions...)
 	add("data permission", r.Permissions.DataActions...)
-	slices.Sort(lines)
-	return slices.Compact(lines)
+	return lines
 }
 
 // Difference describes how a request differs from the request of the same name in another bundle.
@@ -352,23 +350,20 @@ type Difference struct {
 	Removed  []string `json:"removed,omitempty"`
 }
 
-// Differences returns the requests that differ, in the order of clouds and names. A request that is
+// differencesOf returns the requests that differ, in the order of clouds and names. A request that is
 // missing from one of the bundles counts as empty there.
-func Differences(old, current []*CredentialsRequest) []Difference {
+func differencesOf(old, current []*CredentialsRequest) (all []Difference) {
 	type key struct{ provider, name string }
-	lines := map[key]*[2][]string{}
-	for i, requests := range [][]*CredentialsRequest{old, current} {
+	lines := func(requests []*CredentialsRequest) map[key]sets.Set[string] {
+		of := map[key]sets.Set[string]{}
 		for _, r := range requests {
-			k := key{r.Provider, r.Name}
-			if lines[k] == nil {
-				lines[k] = &[2][]string{}
-			}
-			lines[k][i] = append(lines[k][i], r.lines()...)
+			of[key{r.Provider, r.Name}] = sets.New(r.lines()...).Union(of[key{r.Provider, r.Name}])
 		}
+		return of
 	}
-	var all []Difference
-	for k, of := range lines {
-		d := Difference{k.name, k.provider, without(of[1], of[0]), without(of[0], of[1])}
+	was, is := lines(old), lines(current)
+	for k := range sets.KeySet(was).Union(sets.KeySet(is)) {
+		d := Difference{k.name, k.provider, sets.List(is[k].Difference(was[k])), sets.List(was[k].Difference(is[k]))}
 		if len(d.Added)+len(d.Removed) > 0 {
 			all = append(all, d)
 		}
@@ -377,9 +372,4 @@ func Differences(old, current []*CredentialsRequest) []Difference {
 		return cmp.Or(cmp.Compare(a.Provider, b.Provider), cmp.Compare(a.Name, b.Name))
 	})
 	return all
-}
-
-// without returns the lines that are not in others.
-func without(lines, others []string) []string {
-	return slices.DeleteFunc(slices.Clone(lines), func(line string) bool { return slices.Contains(others, line) })
 }

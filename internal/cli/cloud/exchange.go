@@ -81,13 +81,8 @@ func commands(r *exchange.Request, format, part string) string {
 	if err != nil {
 		return ""
 	}
-	values := annotations.Values{"role-arn": r.Variables["AWS_ROLE_ARN"], "client-id": r.Variables["AZURE_CLIENT_ID"]}
-	if file, err := r.CredentialFile(); err == nil {
-		values["workload-identity-provider"] = strings.TrimPrefix(file.Audience, "//iam.googleapis.com/")
-		values["service-account"] = exchange.Impersonated(file.ImpersonationURL)
-	}
 	trust, _ := NewTrust(r.Provider, &Token{ // an error results in no text
-		Issuer: claims.Issuer, Namespace: r.Namespace, ServiceAccount: r.ServiceAccount, Audience: r.Audience, Prefix: annotations.Prefix, Values: values,
+		Issuer: claims.Issuer, ServiceAccounts: []ServiceAccount{{Namespace: r.Namespace, Name: r.ServiceAccount}}, Audience: r.Audience, Values: r.Values(),
 	})
 	return trust.Text(format, part)
 }

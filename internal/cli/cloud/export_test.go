@@ -7,8 +7,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-
-	"github.com/lanyard-dev/lanyard/internal/exchange"
 )
 
 // Repairs returns the names of all repairs.
@@ -20,16 +18,4 @@ func (t Trust) Repairs() []string {
 		}
 	}
 	return names
-}
-
-// RepairsOf returns the repairs of the causes of a provider.
-func RepairsOf(provider string) ([]string, error) {
-	all, err := exchange.Causes()
-	var names []string
-	for _, c := range all[provider] {
-		if c.Repair != "" {
-			names = append(names, c.Repair)
-		}
-	}
-	return names, err
 }

@@ -31,7 +31,9 @@ func trustGCP(token *Token) (Trust, error) {
 	if len(token.Tags) > 0 {
 		return nil, errors.New("--tag: pools, service accounts and roles of Google Cloud have no labels; name another cloud with --cloud, or leave out --tag")
 	}
+	var principals []string
 	for _, subject := range token.Subjects() {
+		principals = append(principals, exchange.Principal(full, subject))
 		if len(subject) > maxGoogleSubject {
 			return nil, fmt.Errorf("subject %q has %d bytes; Google Cloud accepts at most %d", subject, len(subject), maxGoogleSubject)
 		}
@@ -44,13 +46,6 @@ func trustGCP(token *Token) (Trust, error) {
 	return fill("gcp", token, struct {
 		*Token
 		Provider, Email, Number, PoolID, ProviderID, AllowedAudience, EmailProject, EmailNumber, NamespaceClaim string
-	}{token, full, email, number, pool, name, allowed, provider.GCPProjectOf(email), emailNumber, namespaceClaim})
+		Principals                                                                                              []string
+	}{token, full, email, number, pool, name, allowed, provider.GCPProjectOf(email), emailNumber, namespaceClaim, principals})
 }
-
-// Principal returns the name of the subject in Google Cloud.
-func (t *Token) Principal() string {
-	return exchange.Principal("//iam.googleapis.com/"+t.Values["workload-identity-provider"], t.Subject())
-}
-
-// Principals returns the names of all subjects in Google Cloud.
-func (t *Token) Principals() []string { return t.each((*Token).Principal) }

@@ -49,13 +49,12 @@ type Documents struct {
 	Discovery Discovery
 	// Keys maps key IDs to the parameters of the public keys, in a canonical order.
 	Keys map[string]string
-	// DiscoveryText and KeysText are the documents as they were read.
-	DiscoveryText, KeysText []byte
 	// Age is how long caches have had the older one of documents that were read at a URL, or zero
 	// if no cache says so (RFC 9111, section 5.1).
 	Age time.Duration
 
-	texts map[string]json.RawMessage // of the keys
+	members map[string]any             // of the discovery document
+	texts   map[string]json.RawMessage // of the keys
 	// discoveryVersion and keysVersion are of documents that were read at a URL.
 	discoveryVersion, keysVersion version
 }
@@ -65,8 +64,8 @@ type version struct{ ETag, Generation string }
 
 // Parse reads both documents.
 func Parse(discovery, keys []byte) (*Documents, error) {
-	d := Documents{DiscoveryText: discovery, KeysText: keys, Keys: map[string]string{}, texts: map[string]json.RawMessage{}}
-	if err := json.Unmarshal(discovery, &d.Discovery); err != nil {
+	d := Documents{Keys: map[string]string{}, texts: map[string]json.RawMessage{}}
+	if err := errors.Join(json.Unmarshal(discovery, &d.Discovery), json.Unmarshal(discovery, &d.members)); err != nil {
 		return nil, fmt.Errorf("discovery document: %w", err)
 	}
 	if d.Discovery.Issuer == "" {
@@ -98,6 +97,27 @@ func Parse(discovery, keys []byte) (*Documents, error) {
 		d.Keys[id], d.texts[id] = parameters, text
 	}
 	return &d, nil
+}
+
+// DiscoveryText returns the discovery document: the members that were read, with Discovery.
+func (d *Documents) DiscoveryText() string {
+	members := maps.Clone(d.members)
+	members["issuer"], members["jwks_uri"] = d.Discovery.Issuer, d.Discovery.JWKSURI
+	if len(d.Discovery.Algorithms) > 0 {
+		members["id_token_signing_alg_values_supported"] = d.Discovery.Algorithms
+	}
+	var text bytes.Buffer
+	_ = json.Indent(&text, []byte(compact(members)+"\n"), "", "  ") // compact returns JSON
+	return text.String()
+}
+
+// KeysText returns the document of the keys, in the order of their IDs.
+func (d *Documents) KeysText() string {
+	keys := []json.RawMessage{}
+	for _, id := range d.KeyIDs() {
+		keys = append(keys, d.texts[id])
+	}
+	return compact(map[string]any{"keys": keys})
 }
 
 // FromCluster reads the documents from the API server. If the user lacks the right, the

@@ -11,7 +11,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
-	"strings"
+	"regexp"
 
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/kubernetes"
@@ -124,6 +124,9 @@ func (k *trustIssuerCommand) publishFile(ctx context.Context) error {
 	return k.publish(ctx, documents)
 }
 
+// isURL matches a place that is no directory. The drives of Windows have one letter.
+var isURL = regexp.MustCompile(`^[a-z0-9]{2,}:`)
+
 // publish writes the documents, or the commands that upload them.
 func (k *trustIssuerCommand) publish(ctx context.Context, own *Documents) error {
 	at := cmp.Or(k.issuer, own.Discovery.Issuer)
@@ -143,7 +146,7 @@ func (k *trustIssuerCommand) publish(ctx context.Context, own *Documents) error 
 		}
 		return merged.At(at)
 	}
-	if strings.Contains(k.to, "://") {
+	if isURL.MatchString(k.to) {
 		return k.writeCommands(ctx, at, merge)
 	}
 	err := UpdateDirectory(k.to, func(published *Documents) (_ *Documents, err error) {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/lanyard-dev/lanyard/internal/cli/cloud"
 )
@@ -39,24 +40,24 @@ func TestCompare(t *testing.T) {
 	const name = "https://issuer.example"
 	for sentence, test := range map[string]struct {
 		cluster, public *cloud.Documents
-		want            []string
+		signing         string
+		wrong, foreign  []string
 	}{
-		"equal documents are right":         {documents(t, name, keyA, keyB), documents(t, name, keyB, keyA), nil},
-		"optional members do not matter":    {documents(t, name, keyA), documents(t, name, keyAPlain), nil},
-		"more public keys are right":        {documents(t, name, keyA), documents(t, name, keyA, keyB), nil},
-		"a key that is not public is wrong": {documents(t, name, keyA, keyB), documents(t, name, keyA), []string{"key b of the cluster is not public"}},
-		"another key of the same ID is wrong": {
-			documents(t, name, keyA), documents(t, name, keyAElse),
-			[]string{"the public key a differs from the cluster's"},
-		},
+		"equal documents are right, in any order":    {documents(t, name, keyA, keyB), documents(t, name, keyB, keyA), "a", nil, nil},
+		"a signing key that is not known is right":   {documents(t, name, keyA), documents(t, name, keyA), "", nil, nil},
+		"optional members do not matter":             {documents(t, name, keyA), documents(t, name, keyAPlain), "", nil, nil},
+		"a key that is not public and does not sign": {documents(t, name, keyA, keyB), documents(t, name, keyA), "a", []string{"key b of the cluster is not public"}, nil},
+		"a key that is not public and signs":         {documents(t, name, keyA, keyB), documents(t, name, keyA), "b", []string{"key b of the cluster is not public, and signs at present"}, nil},
+		"a key of another cluster is not wrong":      {documents(t, name, keyA), documents(t, name, keyA, keyB), "a", nil, []string{"b"}},
+		"another key of the same ID is wrong":        {documents(t, name, keyA), documents(t, name, keyAElse), "a", []string{"the public key a differs from the cluster's"}, []string{"a"}},
 		"a slash makes another issuer": {
-			documents(t, name, keyA), documents(t, name+"/", keyA),
-			[]string{`the public issuer is "https://issuer.example/", but tokens have "https://issuer.example"`},
+			documents(t, name, keyA), documents(t, name+"/", keyA), "a",
+			[]string{`the public issuer is "https://issuer.example/", but tokens have "https://issuer.example"`}, nil,
 		},
 	} {
-		wrong, _ := cloud.Compare(test.cluster, test.public, "")
-		if diff := cmp.Diff(test.want, wrong); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", sentence, diff)
+		wrong, foreign := cloud.Compare(test.cluster, test.public, test.signing)
+		if diff := cmp.Diff([2][]string{test.wrong, test.foreign}, [2][]string{wrong, foreign}, cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("%s: wrong and foreign (-want +got):\n%s", sentence, diff)
 		}
 	}
 }

@@ -5,6 +5,7 @@ package cloud
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/ecdsa"
 	"crypto/rsa"
 	"crypto/sha256"
@@ -109,12 +110,12 @@ func (d *Documents) Merge(published *Documents, fleet bool, remove []string) (*D
 		case d.Keys[id] != "":
 			return nil, fmt.Errorf("--remove-key %s: the cluster itself has this key, so clouds would deny its tokens; run the command in another cluster of the fleet", id)
 		default:
-			return nil, fmt.Errorf("--remove-key %s: no such key is published; of other clusters are %s", id, listOf(kept))
+			return nil, fmt.Errorf("--remove-key %s: no such key is published; the keys of other clusters are: %s", id, cmp.Or(strings.Join(kept, ", "), "none"))
 		}
 	}
 	kept = slices.DeleteFunc(kept, func(id string) bool { return slices.Contains(remove, id) })
 	if len(kept) > 0 && !fleet {
-		return nil, fmt.Errorf("%s has keys that this cluster does not have: %s; if clusters sign with them, pass --fleet to keep them; otherwise, pass --remove-key %s to remove one", published.Discovery.Issuer, listOf(kept), Quote(kept[0]))
+		return nil, fmt.Errorf("%s has keys that this cluster does not have: %s; if clusters sign with them, pass --fleet to keep them; otherwise, pass --remove-key %s to remove one", published.Discovery.Issuer, strings.Join(kept, ", "), Quote(kept[0]))
 	}
 	merged := *d
 	merged.Keys, merged.texts = maps.Clone(d.Keys), maps.Clone(d.texts)
@@ -128,19 +129,7 @@ func (d *Documents) Merge(published *Documents, fleet bool, remove []string) (*D
 		all := slices.Sorted(slices.Values(slices.Concat(d.Discovery.Algorithms, published.Discovery.Algorithms)))
 		merged.Discovery.Algorithms = slices.Compact(all)
 	}
-	var keys []json.RawMessage
-	for _, id := range merged.KeyIDs() {
-		keys = append(keys, merged.texts[id])
-	}
-	merged.KeysText = []byte(compact(map[string]any{"keys": keys}))
 	return &merged, nil
-}
-
-func listOf(ids []string) string {
-	if len(ids) == 0 {
-		return "none"
-	}
-	return strings.Join(ids, ", ")
 }
 
 // At returns the documents for the issuer url: the discovery document names url and, below
@@ -149,19 +138,8 @@ func (d *Documents) At(url string) (*Documents, error) {
 	if err := errors.Join(CheckIssuer(url), d.secret()); err != nil {
 		return nil, err
 	}
-	var document map[string]any
-	if err := json.Unmarshal(d.DiscoveryText, &document); err != nil {
-		return nil, fmt.Errorf("discovery document: %w", err)
-	}
 	at := *d
 	at.Discovery.Issuer, at.Discovery.JWKSURI = url, strings.TrimSuffix(url, "/")+keysPath
-	document["issuer"], document["jwks_uri"] = at.Discovery.Issuer, at.Discovery.JWKSURI
-	if len(d.Discovery.Algorithms) > 0 {
-		document["id_token_signing_alg_values_supported"] = d.Discovery.Algorithms
-	}
-	var text bytes.Buffer
-	_ = json.Indent(&text, []byte(compact(document)+"\n"), "", "  ") // compact returns JSON
-	at.DiscoveryText = text.Bytes()
 	return &at, nil
 }
 
@@ -247,8 +225,8 @@ type file struct {
 // keys that do not exist.
 func (d *Documents) files() []file {
 	return []file{
-		{Path: keysPath[1:], Text: string(bytes.TrimRight(d.KeysText, "\n")) + "\n"},
-		{Path: DiscoveryPath[1:], Text: string(d.DiscoveryText)},
+		{Path: keysPath[1:], Text: d.KeysText() + "\n"},
+		{Path: DiscoveryPath[1:], Text: d.DiscoveryText()},
 	}
 }
 
@@ -259,9 +237,7 @@ func (d *Documents) changed(published *Documents) []file {
 		return files
 	}
 	files[0].version, files[1].version = published.keysVersion, published.discoveryVersion
-	var was, is map[string]any
-	_, _ = json.Unmarshal(published.DiscoveryText, &was), json.Unmarshal(d.DiscoveryText, &is) // both were parsed before
-	if compact(was) == compact(is) {
+	if published.DiscoveryText() == d.DiscoveryText() {
 		files = files[:1]
 	}
 	if maps.Equal(published.Keys, d.Keys) {

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -260,6 +261,9 @@ func (r *reader) pod(ctx context.Context, namespace, serviceAccount *metav1.Obje
 func requestToken(ctx context.Context, client kubernetes.Interface, r *exchange.Request) error {
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: []string{r.Audience}, ExpirationSeconds: &r.ExpirationSeconds}}
 	response, err := client.CoreV1().ServiceAccounts(r.Namespace).CreateToken(ctx, r.ServiceAccount, request, metav1.CreateOptions{})
+	if right := finding.LackedRight(err); right != "" {
+		err = fmt.Errorf("%w; ask an administrator for the right to %s", err, right)
+	}
 	if err != nil {
 		return fmt.Errorf("request a token of serviceaccount %s/%s: %w", r.Namespace, r.ServiceAccount, err)
 	}
@@ -270,6 +274,7 @@ func requestToken(ctx context.Context, client kubernetes.Interface, r *exchange.
 type tokenCommand struct {
 	*command.CLI
 	command.Output
+	cmd                               *cobra.Command
 	raw, exchange                     bool
 	receiver, endpoint, caFile, scope string
 	duration                          time.Duration
@@ -278,7 +283,8 @@ type tokenCommand struct {
 // NewTokenCommand returns the command token.
 func NewTokenCommand(c *command.CLI) *cobra.Command {
 	k := &tokenCommand{CLI: c}
-	cmd := command.New(help("token"), cobra.MinimumNArgs(1), func(cmd *cobra.Command, args []string) error { return k.run(cmd.Context(), args) })
+	cmd := command.New(help("token"), cobra.ArbitraryArgs, func(cmd *cobra.Command, args []string) error { return k.run(cmd.Context(), args) })
+	k.cmd = cmd
 	cmd.ValidArgsFunction = c.CompleteServiceAccounts()
 	k.Output.AddFlag(cmd, "Token")
 	c.AddConfig(cmd)
@@ -322,7 +328,7 @@ type tokenResult struct {
 }
 
 func (k *tokenCommand) run(ctx context.Context, args []string) error {
-	names, err := serviceAccountNames(args)
+	names, err := serviceAccountNames(k.cmd, args)
 	if err == nil {
 		err = k.check(names)
 	}
@@ -363,14 +369,16 @@ func (k *tokenCommand) check(names []string) error {
 	switch isCloud := slices.Contains(clouds(), k.receiver); {
 	case k.receiver == "":
 		return command.Usagef("--for is missing: set it to aws, azure, gcp, a custom provider or an audience")
-	case k.raw && k.exchange:
-		return command.Usagef("--raw cannot be used with --exchange")
+	case k.raw && (k.exchange || k.Format != command.OutputTable):
+		return command.Usagef("--raw cannot be used with --exchange or --output")
 	case k.raw && len(names) > 1:
 		return command.Usagef("--raw: got %d ServiceAccounts, want one: nothing would separate their tokens", len(names))
 	case k.exchange && !isCloud:
 		return command.Usagef("--exchange: lanyard cannot exchange tokens for %q, only for aws, azure and gcp", k.receiver)
 	case !k.exchange && (k.endpoint != "" || k.caFile != "" || k.scope != ""):
 		return command.Usagef("--endpoint, --ca-file and --scope need --exchange")
+	case k.scope != "" && k.receiver != "azure":
+		return command.Usagef("--scope is for azure, not for %s", k.receiver)
 	}
 	return nil
 }
@@ -403,7 +411,12 @@ func (k *tokenCommand) token(ctx context.Context, read *reader, namespace, name 
 // request returns the Request for the receiver, as in the ServiceAccount's pods, or only with
 // an audience.
 func (k *tokenCommand) request(ctx context.Context, read *reader, namespace, name string) (*exchange.Request, error) {
-	if !slices.ContainsFunc(read.settings.Providers, func(d *annotations.Provider) bool { return d.Name == k.receiver && !d.Plain() }) {
+	i := slices.IndexFunc(read.settings.Providers, func(d *annotations.Provider) bool { return strings.EqualFold(d.Name, k.receiver) && !d.Plain() })
+	if i >= 0 && read.settings.Providers[i].Name != k.receiver {
+		k.Note("warning: %s is an audience; the name of the provider is %s", k.receiver, read.settings.Providers[i].Name)
+		i = -1
+	}
+	if i < 0 {
 		return &exchange.Request{Namespace: namespace, ServiceAccount: name, Audience: k.receiver, ExpirationSeconds: read.settings.TokenExpirationSeconds}, nil
 	}
 	serviceAccount, err := readServiceAccount(ctx, read.client, namespace, name)
@@ -434,6 +447,9 @@ func (k *tokenCommand) present(ctx context.Context, r *exchange.Request, result 
 			continue
 		}
 		answer, err := Do(ctx, client, one)
+		if _, noResponse := errors.AsType[*url.Error](err); noResponse {
+			return fmt.Errorf("%w; lanyard asks the cloud from this machine, directly or through HTTPS_PROXY, and --ca-file names another CA", err)
+		}
 		if err != nil {
 			return err
 		}

@@ -8,6 +8,7 @@
 //	                 commands and as Terraform resources
 //	trust.go         is common to the trust configurations, and has the configuration of a
 //	                 custom provider, from its file
+//	account.go       determines the identity of ServiceAccounts, as the webhook does
 //	exchange.go      presents a token with package exchange, and adds the repair of a denial
 //	tokens.go        reads the tokens of the pods of ServiceAccounts, and exchanges them
 //	issuer.go        reads the documents of an issuer, and compares the published keys with the
@@ -23,6 +24,7 @@ import (
 	"embed"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"net/url"
@@ -36,68 +38,67 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
-// Token describes the tokens of the ServiceAccount to trust.
+// Token describes the tokens of an identity: those of one ServiceAccount, or of several.
 type Token struct {
 	// Issuer is the claim iss, to the last character.
 	Issuer string
-	// Namespace and ServiceAccount are the names in the claim sub.
-	Namespace, ServiceAccount string
+	// ServiceAccounts are the ServiceAccounts with the identity, at least one.
+	ServiceAccounts []ServiceAccount
 	// Audience is the claim aud.
 	Audience string
-	// Others are the tokens of other ServiceAccounts for the same identity.
-	Others []*Token
-	// Prefix is the prefix of Lanyard's annotations. Annotate lists the annotations that the
-	// ServiceAccount still needs, as KEY=VALUE. ClientIDKey is the key of the annotation with
-	// Azure's client ID, if the ServiceAccount lacks it.
-	Prefix      string
-	Annotate    []string
-	ClientIDKey string
 	// Values are the values of the provider's parameters.
 	Values annotations.Values
-	// Identity is the name of the managed identity, by default Name. ResourceGroup is its
-	// resource group; if empty, the output asks for it.
+	// Identity is the name of the managed identity, by default the ObjectName of the first
+	// ServiceAccount. ResourceGroup is its resource group; if empty, the output asks for it.
 	Identity, ResourceGroup string
 	// Project is the project ID of Google's pool; if empty, the commands look it up.
 	Project string
 	// Tags are the tags of the identity and the issuer at the cloud.
 	Tags map[string]string
-	// Grant are permissions that the identity gets, or nil if the user gives it some.
-	Grant *Grant
+	// Grant are permissions that the identity gets, or zero if the user gives it some.
+	Grant Grant
 	// JWKS contains the public keys to upload, or is empty if the provider reads the issuer.
 	// KeepKeys is set if keys that the provider has already are among them.
 	JWKS     string
 	KeepKeys bool
 }
 
-// All returns the tokens for the identity.
-func (t *Token) All() []*Token { return append([]*Token{t}, t.Others...) }
+// ServiceAccount is a ServiceAccount with an identity.
+type ServiceAccount struct {
+	Namespace, Name string
+	// Annotate lists the annotations that it still needs, as KEY=VALUE. ClientIDKey is the key of the
+	// annotation with Azure's client ID, if it lacks the annotation.
+	Annotate    []string
+	ClientIDKey string
+}
 
-// each returns a text for each token for the identity.
-func (t *Token) each(of func(*Token) string) (all []string) {
-	for _, one := range t.All() {
-		all = append(all, of(one))
+// First returns the first ServiceAccount, whose names other objects have.
+func (t *Token) First() ServiceAccount { return t.ServiceAccounts[0] }
+
+// Several reports whether several ServiceAccounts have the identity.
+func (t *Token) Several() bool { return len(t.ServiceAccounts) > 1 }
+
+// Subjects returns the claims sub.
+func (t *Token) Subjects() (all []string) {
+	for _, a := range t.ServiceAccounts {
+		all = append(all, a.Subject())
 	}
 	return all
 }
 
-// Subjects returns the claims sub.
-func (t *Token) Subjects() []string { return t.each((*Token).Subject) }
-
 // Subject returns the claim sub.
-func (t *Token) Subject() string {
-	return "system:serviceaccount:" + t.Namespace + ":" + t.ServiceAccount
+func (a ServiceAccount) Subject() string {
+	return "system:serviceaccount:" + a.Namespace + ":" + a.Name
 }
 
 // check returns an error for tokens that no cloud could trust.
 func (t *Token) check() error {
-	for _, field := range [][2]string{{"namespace", t.Namespace}, {"ServiceAccount", t.ServiceAccount}, {"audience", t.Audience}} {
-		if field[1] == "" {
-			return fmt.Errorf("%s is missing", field[0])
-		}
+	if len(t.ServiceAccounts) == 0 || t.Audience == "" {
+		return errors.New("a ServiceAccount or the audience is missing")
 	}
-	for _, subject := range t.Subjects() {
-		if !plainWord.MatchString(subject) {
-			return fmt.Errorf("subject %q: namespace and ServiceAccount must be names of Kubernetes objects", subject)
+	for _, a := range t.ServiceAccounts {
+		if a.Namespace == "" || a.Name == "" || !plainWord.MatchString(a.Subject()) {
+			return fmt.Errorf("subject %q: namespace and ServiceAccount must be names of Kubernetes objects", a.Subject())
 		}
 	}
 	return CheckIssuer(t.Issuer)
@@ -125,13 +126,13 @@ func (t *Token) checkTags(allowed *regexp.Regexp) error {
 // maxName is the length of the longest name of an object in a cloud.
 const maxName = 64
 
-// Name returns the name of a cloud object for the ServiceAccount, for example shop_cart. A
+// ObjectName returns the name of a cloud object for the ServiceAccount, for example shop_cart. A
 // name that is too long is truncated and gets a hash of the whole.
 //
 // No other ServiceAccount has the name, because namespaces have neither dots nor underscores: with a
 // hyphen, shop/cart-db would get the identity of shop-cart/db.
-func (t *Token) Name() string {
-	return shorten(t.Namespace+"_"+strings.ReplaceAll(t.ServiceAccount, ".", "_"), t.Subject(), maxName)
+func (a ServiceAccount) ObjectName() string {
+	return shorten(a.Namespace+"_"+strings.ReplaceAll(a.Name, ".", "_"), a.Subject(), maxName)
 }
 
 // shorten truncates a name to limit. A truncated name ends with a hash of whole.
@@ -146,10 +147,11 @@ func shorten(name, whole string, limit int) string {
 
 // Label returns the name of a Terraform resource for the ServiceAccount, for example
 // shop_cart.
-func (t *Token) Label() string { return identifier(t.Namespace + "_" + t.ServiceAccount) }
+func (a ServiceAccount) Label() string { return identifier(a.Namespace + "_" + a.Name) }
 
 // Trust is the configuration with which a cloud trusts the tokens of a ServiceAccount: the executed
-// templates of the cloud, by their names.
+// templates of the cloud, by their names: json, or a format and a part. Other templates, of one word, are
+// only used by these.
 type Trust map[string]string
 
 //go:embed *.tmpl
@@ -172,6 +174,9 @@ func execute(values any, files ...string) (Trust, error) {
 	}
 	all := Trust{}
 	for _, one := range parsed.Templates() {
+		if one.Name() != "json" && !strings.Contains(one.Name(), " ") {
+			continue
+		}
 		var text strings.Builder
 		if err := one.Execute(&text, values); err != nil {
 			return nil, err
@@ -269,8 +274,8 @@ func NewCustom(token *Token, d *annotations.Provider) (Trust, error) {
 	all := annotations.Values{}
 	maps.Copy(all, token.Values)
 	maps.Copy(all, annotations.Values{
-		"issuer": token.Issuer, "subject": token.Subject(), "audience": token.Audience,
-		"namespace": token.Namespace, "serviceaccount": token.ServiceAccount,
+		"issuer": token.Issuer, "subject": token.First().Subject(), "audience": token.Audience,
+		"namespace": token.First().Namespace, "serviceaccount": token.First().Name,
 	})
 	var text strings.Builder
 	if token.JWKS != "" && d.TrustHas(annotations.TrustKeysFile) {

@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lanyard-dev/lanyard/internal/cli/cloud"
+	"github.com/lanyard-dev/lanyard/internal/exchange"
 	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/test/support/golden"
@@ -33,7 +34,7 @@ const (
 
 // tokenFor returns the tokens of shop/cart.
 func tokenFor(audience string) cloud.Token {
-	return cloud.Token{Issuer: publicIssuer, Namespace: "shop", ServiceAccount: "cart", Audience: audience}
+	return cloud.Token{Issuer: publicIssuer, ServiceAccounts: []cloud.ServiceAccount{{Namespace: "shop", Name: "cart"}}, Audience: audience}
 }
 
 func newAWS(token cloud.Token, role string) func() (cloud.Trust, error) {
@@ -44,7 +45,7 @@ func newAWS(token cloud.Token, role string) func() (cloud.Trust, error) {
 type azureOptions struct{ Identity, ResourceGroup, ClientID, ClientIDKey string }
 
 func newAzure(token cloud.Token, o azureOptions) func() (cloud.Trust, error) {
-	token.Identity, token.ResourceGroup, token.ClientIDKey = o.Identity, o.ResourceGroup, o.ClientIDKey
+	token.Identity, token.ResourceGroup, token.ServiceAccounts[0].ClientIDKey = o.Identity, o.ResourceGroup, o.ClientIDKey
 	token.Values = annotations.Values{"client-id": o.ClientID}
 	return func() (cloud.Trust, error) { return cloud.NewTrust("azure", &token) }
 }
@@ -64,16 +65,14 @@ func newCustom(token cloud.Token, d *annotations.Provider, values annotations.Va
 
 // shared returns the tokens of shop/cart and shop/querier, which have one identity.
 func shared(newTrust func(cloud.Token) func() (cloud.Trust, error), token cloud.Token, annotate ...string) func() (cloud.Trust, error) {
-	other := token
-	other.ServiceAccount, other.Annotate = "querier", annotate
-	token.Others = []*cloud.Token{&other}
+	token.ServiceAccounts = append(token.ServiceAccounts, cloud.ServiceAccount{Namespace: "shop", Name: "querier", Annotate: annotate})
 	return newTrust(token)
 }
 
 func cases() map[string]func() (cloud.Trust, error) {
 	gcp := tokenFor("https://iam.googleapis.com/" + pool)
 	dotted := tokenFor("api://AzureADTokenExchange")
-	dotted.Namespace, dotted.ServiceAccount = "1-shop", "cart.v2"
+	dotted.ServiceAccounts[0] = cloud.ServiceAccount{Namespace: "1-shop", Name: "cart.v2"}
 	return map[string]func() (cloud.Trust, error){
 		"aws":                            newAWS(tokenFor("sts.amazonaws.com"), shopRole),
 		"aws-with-a-path-in-china":       newAWS(tokenFor("sts.amazonaws.com"), "arn:aws-cn:iam::111122223333:role/team/a/cart"),
@@ -88,15 +87,13 @@ func cases() map[string]func() (cloud.Trust, error) {
 		"aws-for-two-serviceaccounts": shared(func(t cloud.Token) func() (cloud.Trust, error) { return newAWS(t, shopRole) },
 			tokenFor("sts.amazonaws.com"), "lanyard.dev/aws-role-arn="+shopRole),
 		"azure-for-two-serviceaccounts": shared(func(t cloud.Token) func() (cloud.Trust, error) {
-			t.Others[0].ClientIDKey = "lanyard.dev/azure-client-id"
+			t.ServiceAccounts[1].ClientIDKey = "lanyard.dev/azure-client-id"
 			return newAzure(t, azureOptions{ResourceGroup: "workload-identities", ClientIDKey: "lanyard.dev/azure-client-id"})
 		}, tokenFor("api://AzureADTokenExchange")),
 		"gcp-for-two-serviceaccounts": shared(func(t cloud.Token) func() (cloud.Trust, error) {
-			t.Others[0].Values = annotations.Values{"workload-identity-provider": pool}
 			return newGCP(t, gcpOptions{Provider: pool, Email: email, Project: "my-project"})
 		}, gcp),
 		"gcp-direct-for-two-serviceaccounts": shared(func(t cloud.Token) func() (cloud.Trust, error) {
-			t.Others[0].Values = annotations.Values{"workload-identity-provider": pool}
 			return newGCP(t, gcpOptions{Provider: pool, Project: "my-project"})
 		}, gcp),
 		"aws-with-tags":             newAWS(withTags(tokenFor("sts.amazonaws.com"), "kubernetes.io/cluster/prod=owned", "team=a b"), shopRole),
@@ -163,6 +160,46 @@ func TestTheRemovalOfAnIdentityThatDoesNotExist(t *testing.T) {
 	}
 }
 
+// Without a client ID, the names of the identity are those with which it was created.
+func TestTheRemovalOfAnIdentityWithoutAnAnnotation(t *testing.T) {
+	t.Parallel()
+	out, _, err := trust(t, "", "azure", "cart", "--issuer", publicIssuer, "--remove")
+	if err != nil || strings.Contains(out, "0000-") || !strings.Contains(out, `: "${GROUP:?`) || !strings.Contains(out, "IDENTITY=default_cart\n") {
+		t.Errorf("got %s and error %v, want the name default_cart and no client ID", out, err)
+	}
+}
+
+func TestAPartWithoutCommands(t *testing.T) {
+	t.Parallel()
+	out, errOut, err := trust(t, "", "azure", "cart", "--issuer", publicIssuer, "--part", "cluster")
+	if err != nil || out != "" || !strings.HasSuffix(errOut, "Azure needs no commands for --part cluster\n") {
+		t.Errorf("got %q, %q and error %v", out, errOut, err)
+	}
+}
+
+// Each message says what the user wrote, and what to do.
+func TestMistakesInTheArgumentsOfTrust(t *testing.T) {
+	t.Parallel()
+	for want, args := range map[string][]string{
+		"got 1 arguments, want a provider and a ServiceAccount: lanyard trust aws|azure|gcp|PROVIDER NAME":               {"cart"},
+		"the name of a ServiceAccount is missing: trust aws NAME":                                                        {"aws", "serviceaccount"},
+		`"cart,pay" is not the name of a ServiceAccount, and several names are separate arguments: a lowercase RFC 1123`: {"aws", "cart,pay"},
+		"serviceaccount cart is named twice":                                                                             {"aws", "cart", "sa/cart"},
+		`provider "AWS": the webhook does not have it; choose one of aws, azure, gcp`:                                    {"AWS", "cart"},
+		"--remove is for CredentialsRequests, whose files --filename names; a custom provider does not have it":          {"vault", "cart", "--remove"},
+		"--remove uploads no keys: leave out --upload-keys and --keep-keys":                                              {"gcp", "cart", "--remove", "--keep-keys", "x"},
+		"--diff only compares: leave out --remove, --upload-keys and --keep-keys":                                        {"-f", "testdata/requests", "--diff", "testdata/older", "--remove"},
+		`--name "a/b": want letters, digits and -, because the names of identities start with it`:                        {"-f", "testdata/requests", "--name", "a/b"},
+		"credentialsrequest example-load-balancer: --role-arn-prefix: Invalid value: ":                                   {"-f", "testdata/requests", "--cloud", "aws", "--role-arn-prefix", "x"},
+		"allowed values are: aws, azure, gcp":                                                                            {"-f", "testdata/requests", "--cloud", "Azure"},
+		"no CredentialsRequest of azure found, only of aws; leave out --cloud":                                           {"-f", "testdata/requests/aws.yaml", "--cloud", "azure"},
+	} {
+		if out, _, err := trust(t, "", args...); err == nil || !strings.Contains(err.Error(), want) || out != "" {
+			t.Errorf("%v: got %s and error %v, want %s", args, out, err, want)
+		}
+	}
+}
+
 // compare compares got with the text below a heading. The heading begins with the name of the
 // cloud, which is the name of the file.
 func compare(t *testing.T, heading, got string) {
@@ -176,15 +213,13 @@ func TestAzureHasALimitOfServiceAccounts(t *testing.T) {
 	t.Parallel()
 	token := tokenFor("api://AzureADTokenExchange")
 	for i := range 20 {
-		other := tokenFor(token.Audience)
-		other.ServiceAccount = fmt.Sprintf("cart-%d", i)
-		token.Others = append(token.Others, &other)
+		token.ServiceAccounts = append(token.ServiceAccounts, cloud.ServiceAccount{Namespace: "shop", Name: fmt.Sprintf("cart-%d", i)})
 	}
 	_, err := cloud.NewTrust("azure", &token)
 	if want := "got 21 ServiceAccounts; an identity of Azure has at most 20 federated credentials"; err == nil || !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("got %v, want %s", err, want)
 	}
-	token.Others = token.Others[:19]
+	token.ServiceAccounts = token.ServiceAccounts[:20]
 	if _, err := cloud.NewTrust("azure", &token); err != nil {
 		t.Errorf("20 ServiceAccounts: got %v", err)
 	}
@@ -304,10 +339,10 @@ func TestMistakesInTrust(t *testing.T) {
 		"an issuer with a query":   {newAzure(with(func(t *cloud.Token) { t.Issuer += "?a" }), azureOptions{}), "is not an https URL"},
 		"an issuer with a newline": {newAzure(with(func(t *cloud.Token) { t.Issuer += "\nEOF\n" }), azureOptions{}), "is not an https URL"},
 		"no issuer":                {newAWS(with(func(t *cloud.Token) { t.Issuer = "" }), shopRole), "is not an https URL"},
-		"no namespace":             {newAWS(with(func(t *cloud.Token) { t.Namespace = "" }), shopRole), "namespace is missing"},
-		"no ServiceAccount":        {newAzure(with(func(t *cloud.Token) { t.ServiceAccount = "" }), azureOptions{}), "ServiceAccount is missing"},
-		"a command for a name":     {newAzure(with(func(t *cloud.Token) { t.ServiceAccount = "$(id)" }), azureOptions{}), "must be names of Kubernetes objects"},
-		"no audience":              {newGCP(with(func(t *cloud.Token) { t.Audience = "" }), gcpOptions{Provider: pool}), "audience is missing"},
+		"no namespace":             {newAWS(with(func(t *cloud.Token) { t.ServiceAccounts[0].Namespace = "" }), shopRole), "must be names of Kubernetes objects"},
+		"no ServiceAccount":        {newAzure(with(func(t *cloud.Token) { t.ServiceAccounts[0].Name = "" }), azureOptions{}), "must be names of Kubernetes objects"},
+		"a command for a name":     {newAzure(with(func(t *cloud.Token) { t.ServiceAccounts[0].Name = "$(id)" }), azureOptions{}), "must be names of Kubernetes objects"},
+		"no audience":              {newGCP(with(func(t *cloud.Token) { t.Audience = "" }), gcpOptions{Provider: pool}), "the audience is missing"},
 		"a variable of IAM":        {newAWS(tokenFor("a${aws:username}"), shopRole), "has ${"},
 		"a tag that IAM denies":    {newAWS(withTags(tokenFor("x"), "team=a,b"), shopRole), `--tag "team=a,b": the cloud allows only tags that match`},
 		"a tag that Azure denies":  {newAzure(withTags(tokenFor("x"), "a/b=c"), azureOptions{}), `--tag "a/b=c": the cloud allows only tags that match`},
@@ -315,40 +350,26 @@ func TestMistakesInTrust(t *testing.T) {
 		"a user's ARN":             {newAWS(tokenFor("x"), "arn:aws:iam::111122223333:user/cart"), `user/cart" is not of the form arn:PARTITION:iam::ACCOUNT:role/NAME`},
 		"no ARN":                   {newAWS(tokenFor("x"), ""), `role ARN "" is not of the form arn:PARTITION:iam::ACCOUNT:role/NAME`},
 		"a pool for a provider":    {newGCP(tokenFor("x"), gcpOptions{Provider: "projects/1/locations/global/workloadIdentityPools/pool"}), "POOL/providers/PROVIDER"},
-		"a subject too long for Google": {newGCP(with(func(t *cloud.Token) { t.ServiceAccount = strings.Repeat("a", 101) }), gcpOptions{Provider: pool}),
+		"a subject too long for Google": {newGCP(with(func(t *cloud.Token) { t.ServiceAccounts[0].Name = strings.Repeat("a", 101) }), gcpOptions{Provider: pool}),
 			"has 128 bytes; Google Cloud accepts at most 127"},
+		"the longest subject of Google is no mistake": {newGCP(with(func(t *cloud.Token) { t.ServiceAccounts[0].Name = strings.Repeat("a", 100) }), gcpOptions{Provider: pool}), "<nil>"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if _, err := test.newDocument(); err == nil || !strings.Contains(err.Error(), test.want) {
+			if _, err := test.newDocument(); !strings.Contains(fmt.Sprint(err), test.want) {
 				t.Errorf("got error %v, want %q", err, test.want)
 			}
 		})
 	}
 }
 
-func TestTheLongestSubjectOfGoogle(t *testing.T) {
-	t.Parallel()
-	token := tokenFor("x")
-	token.ServiceAccount = strings.Repeat("a", 100)
-	if _, err := newGCP(token, gcpOptions{Provider: pool})(); err != nil {
-		t.Error(err)
-	}
-}
-
 func TestLongNamesStayDifferent(t *testing.T) {
 	t.Parallel()
 	name := func(serviceAccount string) string {
-		token := tokenFor("x")
-		token.ServiceAccount = serviceAccount
-		azure, err := newAzure(token, azureOptions{})()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return parts(t, azure)["federatedCredential"]["name"].(string)
+		return cloud.ServiceAccount{Namespace: "shop", Name: serviceAccount}.ObjectName()
 	}
-	for _, length := range []int{59, 60, 100} { // with shop- in front
+	for _, length := range []int{59, 60, 100} { // with shop_ in front
 		if got := name(strings.Repeat("a", length)); len(got) != 64 {
 			t.Errorf("%d characters: got %q of %d bytes, want 64", length, got, len(got))
 		}
@@ -366,7 +387,7 @@ func TestServiceAccountsHaveDifferentNames(t *testing.T) {
 	names := map[string]string{}
 	for _, id := range []string{"shop/cart-db", "shop-cart/db", "shop/cart.db", "shop/cart-d-b", "shop-cart/d-b", "shop-cart/d.b", "shop/cart.d.b", "shop/cart-d.b", "shop/cart.d-b"} {
 		namespace, serviceAccount, _ := strings.Cut(id, "/")
-		name := (&cloud.Token{Namespace: namespace, ServiceAccount: serviceAccount}).Name()
+		name := cloud.ServiceAccount{Namespace: namespace, Name: serviceAccount}.ObjectName()
 		if other, used := names[name]; used {
 			t.Errorf("%s and %s are both %s", id, other, name)
 		}
@@ -378,10 +399,14 @@ func TestServiceAccountsHaveDifferentNames(t *testing.T) {
 func TestRepairs(t *testing.T) {
 	t.Parallel()
 	const clientID = "55556666-cccc-7777-dddd-8888eeee9999"
+	causes, err := exchange.Causes()
+	if err != nil {
+		t.Fatal(err)
+	}
 	for name, newTrust := range map[string]func() (cloud.Trust, error){
-		"aws":   newAWS(withPrefix(tokenFor("sts.amazonaws.com")), shopRole),
-		"azure": newAzure(withPrefix(tokenFor("api://AzureADTokenExchange")), azureOptions{ClientID: clientID}),
-		"gcp":   newGCP(withPrefix(tokenFor("https://iam.googleapis.com/"+pool)), gcpOptions{Provider: pool, Email: email}),
+		"aws":   newAWS(tokenFor("sts.amazonaws.com"), shopRole),
+		"azure": newAzure(tokenFor("api://AzureADTokenExchange"), azureOptions{ClientID: clientID}),
+		"gcp":   newGCP(tokenFor("https://iam.googleapis.com/"+pool), gcpOptions{Provider: pool, Email: email}),
 	} {
 		trust, err := newTrust()
 		if err != nil {
@@ -397,13 +422,9 @@ func TestRepairs(t *testing.T) {
 			}
 		}
 		compare(t, name+" repairs", all.String())
-		repairs, err := cloud.RepairsOf(name)
-		if err != nil || len(repairs) == 0 {
-			t.Errorf("%s: got the repairs %q and error %v", name, repairs, err)
-		}
-		for _, used := range repairs {
-			if trust.Text("repair", used) == "" {
-				t.Errorf("%s: a cause has the repair %q, which does not exist", name, used)
+		for _, c := range causes[name] {
+			if c.Repair != "" && trust.Text("repair", c.Repair) == "" {
+				t.Errorf("%s: the cause %s has the repair %q, which does not exist", name, c.Code, c.Repair)
 			}
 		}
 	}
@@ -429,13 +450,8 @@ func TestTheProjectOfAServiceAccount(t *testing.T) {
 	}
 }
 
-func withPrefix(token cloud.Token) cloud.Token {
-	token.Prefix = "lanyard.dev/"
-	return token
-}
-
-// Every repair runs unmodified, with stand-ins for the programs.
-func TestRepairsAreScripts(t *testing.T) {
+// A repair passes on what it looked up.
+func TestARepairThatLooksUpNames(t *testing.T) {
 	t.Parallel()
 	azure, err := newAzure(tokenFor("api://AzureADTokenExchange"), azureOptions{ClientID: "55556666-cccc-7777-dddd-8888eeee9999"})()
 	if err != nil {
@@ -455,8 +471,8 @@ func TestRepairsAreScripts(t *testing.T) {
 
 func TestTheServiceAccountIsAnnotatedLast(t *testing.T) {
 	t.Parallel()
-	token := withPrefix(tokenFor("sts.amazonaws.com"))
-	token.Annotate = []string{"lanyard.dev/aws-role-arn=" + shopRole, "lanyard.dev/aws-audience=a'b"}
+	token := tokenFor("sts.amazonaws.com")
+	token.ServiceAccounts[0].Annotate = []string{"lanyard.dev/aws-role-arn=" + shopRole, "lanyard.dev/aws-audience=a'b"}
 	aws, err := newAWS(token, shopRole)()
 	if err != nil {
 		t.Fatal(err)
@@ -465,7 +481,7 @@ func TestTheServiceAccountIsAnnotatedLast(t *testing.T) {
 	if text := aws.Text("shell", "serviceaccount"); !strings.HasSuffix(text, annotate) {
 		t.Errorf("got %s, want it to end with %s", text, annotate)
 	}
-	token.Annotate = nil
+	token.ServiceAccounts[0].Annotate = nil
 	azure, err := newAzure(token, azureOptions{ResourceGroup: "group", ClientIDKey: "lanyard.dev/azure-client-id"})()
 	if err != nil {
 		t.Fatal(err)
@@ -558,7 +574,7 @@ func TestTheTrustOfTheReadyMadeProviders(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		token := cloud.Token{Issuer: publicIssuer, Namespace: "shop", ServiceAccount: "inference", Audience: file.Providers[0].DefaultAudience}
+		token := cloud.Token{Issuer: publicIssuer, ServiceAccounts: []cloud.ServiceAccount{{Namespace: "shop", Name: "inference"}}, Audience: file.Providers[0].DefaultAudience}
 		trust, err := newCustom(token, file.Providers[0], values, "")
 		if err != nil {
 			t.Fatal(err)

@@ -85,7 +85,7 @@ var _ = Describe("trust with the settings of the webhook", Ordered, func() {
 		Expect(out).To(BeEmpty())
 		Expect(code).To(Equal(command.ExitFailed))
 	},
-		Entry("a provider that is not known without the settings", `error: provider "vault": the settings of the webhook could not be read: the webhook runs outside the cluster`, "vault", "plain"),
+		Entry("a provider that is not known without the settings", `error: provider "vault": it is not one of aws, azure, gcp, and the settings of the webhook, which may have it, could not be read: the webhook runs outside the cluster`, "vault", "plain"),
 		Entry("a provider that does not exist", `error: provider "voult": the webhook does not have it; choose one of aws, azure, gcp, alibaba`, "voult", "plain", "--config", customConfig),
 		Entry("a parameter that does not exist", "has no parameter \"x\"", "alibaba", "plain", "--parameter", "x=y", "--config", customConfig),
 		Entry("keys that a provider does not take", `--upload-keys: the text "trust" of provider alibaba has no {keys-file}`, "alibaba", "plain", "--parameter", "role-arn=acs:ram::1234567890123456:role/oss", "--upload-keys", "--config", customConfig),

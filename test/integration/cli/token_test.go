@@ -92,6 +92,15 @@ var _ = Describe("token", func() {
 		Expect(out).To(MatchRegexp(`(?m)^  expires .*, after 20m0s$`))
 	})
 
+	It("warns of a provider in other letters, and names a missing right", func(ctx SpecContext) {
+		code, out, errOut := lanyard(ctx, "token", "cart", "--namespace", "shop", "--for", "AWS")
+		Expect(errOut).To(Equal("warning: AWS is an audience; the name of the provider is aws\n"))
+		Expect(out).To(MatchRegexp(`(?m)^  audience +AWS$`))
+		Expect(code).To(Equal(command.ExitOK))
+		_, _, errOut = lanyardAs(ctx, user("nobody-of-tokens"), "", "token", "cart", "--namespace", "shop", "--for", "vault")
+		Expect(errOut).To(HaveSuffix("; ask an administrator for the right to create serviceaccounts/token in the namespace shop\n"))
+	})
+
 	It("writes the token itself only with --raw", func(ctx SpecContext) {
 		code, out, errOut := lanyard(ctx, "token", "serviceaccount/cart", "--namespace", "shop", "--for", "aws", "--raw")
 		Expect(errOut).To(BeEmpty())
@@ -126,7 +135,7 @@ var _ = Describe("token", func() {
 	It("does not send the token to a server that it does not trust", func(ctx SpecContext) {
 		url, _, forms := startCloud(http.StatusOK, stsGrants)
 		code, out, errOut := lanyard(ctx, "token", "serviceaccount/cart", "--namespace", "shop", "--for", "aws", "--exchange", "--endpoint", url)
-		Expect(errOut).To(ContainSubstring("certificate"))
+		Expect(errOut).To(And(ContainSubstring("certificate"), HaveSuffix("through HTTPS_PROXY, and --ca-file names another CA\n")))
 		Expect(out).To(BeEmpty())
 		Expect(code).To(Equal(command.ExitFailed))
 		Expect(*forms).To(BeEmpty())
@@ -162,6 +171,9 @@ var _ = Describe("token", func() {
 	},
 		Entry("no receiver", "--for is missing", "sa/cart"),
 		Entry("raw with exchange", "--raw cannot be used with --exchange", "sa/cart", "--for", "aws", "--raw", "--exchange"),
+		Entry("raw as JSON", "--raw cannot be used with --exchange or --output", "sa/cart", "--for", "aws", "--raw", "--output", "json"),
+		Entry("a scope of another cloud", "--scope is for azure, not for aws", "sa/cart", "--for", "aws", "--exchange", "--scope", "x"),
+		Entry("no name", "the name of a ServiceAccount is missing: lanyard token NAME", "--for", "aws"),
 		Entry("raw for several", "--raw: got 2 ServiceAccounts, want one", "cart", "default", "--for", "aws", "--raw"),
 		Entry("an exchange for an audience", "--exchange: lanyard cannot exchange tokens for \"vault\"", "sa/cart", "--for", "vault", "--exchange"),
 		Entry("an endpoint without an exchange", "--endpoint, --ca-file and --scope need --exchange", "sa/cart", "--for", "aws", "--endpoint", "https://x"),

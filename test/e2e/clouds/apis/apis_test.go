@@ -71,7 +71,7 @@ func registered(t *testing.T, name, claim string) string {
 		t.Fatal(err)
 	}
 	definition := parsed.Providers[0]
-	token := cloud.Token{Issuer: issuertest.URL, Namespace: "shop", ServiceAccount: "cart", Audience: definition.DefaultAudience, Values: annotations.Values{"user": "APP", "service-account-id": "sa-1"}}
+	token := cloud.Token{Issuer: issuertest.URL, ServiceAccounts: []cloud.ServiceAccount{{Namespace: "shop", Name: "cart"}}, Audience: definition.DefaultAudience, Values: annotations.Values{"user": "APP", "service-account-id": "sa-1"}}
 	trusted, err := cloud.NewCustom(&token, definition)
 	if err != nil {
 		t.Fatal(err)

@@ -177,7 +177,7 @@ func (u *terminal) check(t *testing.T, args ...string) (code int, out string) {
 func trusted(t *testing.T, annotations map[string]string) emulated.Trust {
 	t.Helper()
 	identity := identityOf(t, annotations)
-	return trustOf(t, identity, cloud.Token{Issuer: issuertest.URL, Namespace: "shop", ServiceAccount: "cart", Audience: identity.Audience})
+	return trustOf(t, identity, cloud.Token{Issuer: issuertest.URL, ServiceAccounts: []cloud.ServiceAccount{{Namespace: "shop", Name: "cart"}}, Audience: identity.Audience})
 }
 
 var (

@@ -225,7 +225,7 @@ func TestTrustMakesTheExchangeSucceed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			identity := identityOf(t, test.annotations)
-			token := cloud.Token{Issuer: issuertest.URL, Namespace: "shop", ServiceAccount: "cart", Audience: identity.Audience}
+			token := cloud.Token{Issuer: issuertest.URL, ServiceAccounts: []cloud.ServiceAccount{{Namespace: "shop", Name: "cart"}}, Audience: identity.Audience}
 			f := newFixture(t, func() emulated.Trust { return trustOf(t, identity, token) })
 			answer := f.present(t, identity, nil)
 			if !answer.Granted || answer.Identity != test.identity {
@@ -264,7 +264,7 @@ func TestTrustDeniesOtherTokens(t *testing.T) {
 			t.Run(name+" and a token "+which, func(t *testing.T) {
 				t.Parallel()
 				identity := identityOf(t, test.annotations)
-				token := cloud.Token{Issuer: issuertest.URL, Namespace: "shop", ServiceAccount: "cart", Audience: identity.Audience}
+				token := cloud.Token{Issuer: issuertest.URL, ServiceAccounts: []cloud.ServiceAccount{{Namespace: "shop", Name: "cart"}}, Audience: identity.Audience}
 				f := newFixture(t, func() emulated.Trust { return trustOf(t, identity, token) })
 				answer := f.present(t, identity, maps.Clone(claims))
 				if answer.Granted || answer.Code == "" || answer.Message == "" || answer.Status < 400 || answer.Expires != nil {

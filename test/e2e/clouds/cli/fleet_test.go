@@ -293,7 +293,7 @@ func (f *fleet) exchange(context string) (code int, out string) {
 	}
 	trust := func(annotations map[string]string) emulated.Trust {
 		identity := identityOf(f.t, annotations)
-		return trustOf(f.t, identity, cloud.Token{Issuer: f.url, Namespace: "shop", ServiceAccount: "cart", Audience: identity.Audience})
+		return trustOf(f.t, identity, cloud.Token{Issuer: f.url, ServiceAccounts: []cloud.ServiceAccount{{Namespace: "shop", Name: "cart"}}, Audience: identity.Audience})
 	}
 	handler, err := emulator.New(emulated.Trust{AWS: trust(awsFull).AWS, Entra: trust(azureFull).Entra, Google: trust(gcpFull).Google}, tokens, journaltest.New().Journal)
 	if err != nil {

@@ -49,7 +49,7 @@ func TestVerifyWithinItsMemory(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			identity := identityOf(t, test.annotations)
-			token := cloud.Token{Issuer: issuertest.URL, Namespace: "shop", ServiceAccount: "cart", Audience: identity.Audience}
+			token := cloud.Token{Issuer: issuertest.URL, ServiceAccounts: []cloud.ServiceAccount{{Namespace: "shop", Name: "cart"}}, Audience: identity.Audience}
 			c := newVerifyCase(t, trustOf(t, identity, token), identity)
 
 			out, message, err := c.run(t, binary)
@@ -64,7 +64,7 @@ func TestVerifyWithinItsMemory(t *testing.T) {
 	t.Run("no time", func(t *testing.T) {
 		t.Parallel()
 		identity := identityOf(t, clouds["AWS"].annotations)
-		c := newVerifyCase(t, trustOf(t, identity, cloud.Token{Issuer: issuertest.URL, Namespace: "shop", ServiceAccount: "cart", Audience: identity.Audience}), identity)
+		c := newVerifyCase(t, trustOf(t, identity, cloud.Token{Issuer: issuertest.URL, ServiceAccounts: []cloud.ServiceAccount{{Namespace: "shop", Name: "cart"}}, Audience: identity.Audience}), identity)
 		if out, message, err := c.run(t, binary, "--timeout=1ns"); err == nil || !strings.Contains(message, "cannot reach AWS: context deadline exceeded") {
 			t.Errorf("got error %v, message %q and output:\n%s", err, message, out)
 		}
@@ -76,7 +76,7 @@ func TestVerifyWithinItsMemory(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			identity := identityOf(t, clouds["AWS"].annotations)
-			c := newVerifyCase(t, trustOf(t, identity, cloud.Token{Issuer: issuertest.URL, Namespace: "shop", ServiceAccount: "other", Audience: identity.Audience}), identity)
+			c := newVerifyCase(t, trustOf(t, identity, cloud.Token{Issuer: issuertest.URL, ServiceAccounts: []cloud.ServiceAccount{{Namespace: "shop", Name: "other"}}, Audience: identity.Audience}), identity)
 			args := []string{}
 			if warn {
 				args = append(args, "--warn")
