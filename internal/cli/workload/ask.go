@@ -41,7 +41,6 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/probe"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/mutate"
-	"github.com/lanyard-dev/lanyard/pkg/mutate/injected"
 	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
 )
 
@@ -206,7 +205,7 @@ func (a *Asker) evaluate(namespace, serviceAccount *metav1.ObjectMeta, pod *unst
 	if err != nil {
 		return err
 	}
-	decision, err := Decide(a.settings, namespace, serviceAccount, raw)
+	decision, err := decide(a.settings, namespace, serviceAccount, raw)
 	if err != nil {
 		return err
 	}
@@ -217,49 +216,24 @@ func (a *Asker) evaluate(namespace, serviceAccount *metav1.ObjectMeta, pod *unst
 	return json.Unmarshal(raw, &answer.Pod.Object)
 }
 
-// Decide decides about the JSON of a new pod of the ServiceAccount, as the webhook does. The
+// decide decides about the JSON of a new pod of the ServiceAccount, as the webhook does. The
 // error is a *reason.Error if the webhook would deny the pod.
-func Decide(s *annotations.Settings, namespace, serviceAccount *metav1.ObjectMeta, pod []byte) (*mutate.Decision, error) {
+func decide(s *annotations.Settings, namespace, serviceAccount *metav1.ObjectMeta, pod []byte) (*mutate.Decision, error) {
 	read, err := mutate.ReadPod(pod, s)
 	if err != nil {
 		return nil, err
 	}
-	return mutate.Decide(s, Account(namespace, serviceAccount), annotations.NamespaceObject(namespace), read)
+	return mutate.Decide(s, accountOf(namespace, serviceAccount), annotations.NamespaceObject(namespace), read)
 }
 
-// Account converts a ServiceAccount for a decision. It returns nil for nil.
-func Account(namespace, serviceAccount *metav1.ObjectMeta) *annotations.Object {
+// accountOf converts a ServiceAccount for a decision. It returns nil for nil.
+func accountOf(namespace, serviceAccount *metav1.ObjectMeta) *annotations.Object {
 	if serviceAccount == nil {
 		return nil
 	}
 	account := annotations.ServiceAccountObject(serviceAccount)
 	account.Namespace = namespace.Name
 	return account
-}
-
-// Original returns a running pod, in JSON, as it was before Lanyard or another webhook gave it
-// credentials, for a dry run. unchanged is the parameter of injected.Compare, and decision is the
-// Decision of its result; it may be nil.
-func Original(pod []byte, s *annotations.Settings, unchanged bool, decision *mutate.Decision) (*unstructured.Unstructured, error) {
-	original := &unstructured.Unstructured{}
-	if err := json.Unmarshal(pod, &original.Object); err != nil {
-		return nil, err
-	}
-	var identities []annotations.Identity
-	if decision != nil {
-		identities = decision.Identities
-	}
-	if err := injected.RemoveAll(original.Object, s, unchanged, identities); err != nil {
-		return nil, err
-	}
-	name, given, values := original.GetName(), original.GetLabels(), original.GetAnnotations()
-	original.Object["metadata"] = map[string]any{}
-	original.SetGenerateName(name + "-")
-	original.SetLabels(given)
-	original.SetAnnotations(values)
-	delete(original.Object, "status")
-	unstructured.RemoveNestedField(original.Object, "spec", "ephemeralContainers")
-	return original, nil
 }
 
 // Denier is the part of the cluster that denies a pod.

@@ -1,22 +1,19 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package workload_test
+package workload
 
 import (
-	"encoding/json"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
-
-	"github.com/lanyard-dev/lanyard/internal/cli/workload"
 )
 
 func TestTheOriginalOfAPod(t *testing.T) {
 	t.Parallel()
-	s := newSettings(t)
 	for name, test := range map[string]struct{ pod, want string }{
 		"an injected pod": {`
 metadata:
@@ -71,11 +68,11 @@ spec:
 					t.Fatal(err)
 				}
 			}
-			text, err := json.Marshal(pod.Object)
+			running, err := NewNamespace(newSettings(t), &metav1.ObjectMeta{Name: "shop"}, nil).newPod(&pod, "cart")
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, err := workload.Original(text, s, false, nil)
+			got, err := running.original()
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -1,10 +1,9 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package workload_test
+package workload
 
 import (
-	"encoding/json"
 	"errors"
 	"maps"
 	"slices"
@@ -20,12 +19,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
-	"github.com/lanyard-dev/lanyard/internal/cli/workload"
 	"github.com/lanyard-dev/lanyard/internal/peer"
 	"github.com/lanyard-dev/lanyard/internal/probe"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/mutate/injected"
-	"github.com/lanyard-dev/lanyard/test/support/inject"
 	"github.com/lanyard-dev/lanyard/test/support/peers"
 )
 
@@ -46,10 +43,18 @@ func owned(name, kind, owner string) metav1.ObjectMeta {
 }
 
 // addOwner adds an object that owns others.
-func addOwner(n *workload.Namespace, kind string, meta metav1.ObjectMeta) {
+func addOwner(n *Namespace, kind string, meta metav1.ObjectMeta) {
 	found, _ := cluster.ByName(kind)
 	meta.UID = types.UID(kind + "/" + meta.Name)
-	n.AddOwner(&found, &metav1.PartialObjectMetadata{ObjectMeta: meta})
+	n.addOwner(&found, &metav1.PartialObjectMetadata{ObjectMeta: meta})
+}
+
+// add adds a running pod.
+func add(t *testing.T, n *Namespace, pod *corev1.Pod) {
+	t.Helper()
+	if err := n.addPod(pod); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // podOf returns a running pod of the ServiceAccount cart. If role is not empty, it was injected
@@ -58,21 +63,9 @@ func podOf(t *testing.T, meta metav1.ObjectMeta, role string) *corev1.Pod {
 	t.Helper()
 	pod := &corev1.Pod{ObjectMeta: meta, Spec: corev1.PodSpec{ServiceAccountName: "cart", Containers: []corev1.Container{{Name: "main"}}}, Status: corev1.PodStatus{Phase: corev1.PodRunning}}
 	if role != "" {
-		return injectedPod(t, pod, role)
+		return injectFor(t, pod, awsRole(role))
 	}
 	return pod
-}
-
-// injectedPod returns the pod as Lanyard changes it for a role.
-func injectedPod(t *testing.T, pod *corev1.Pod, role string) *corev1.Pod {
-	t.Helper()
-	return injectedFor(t, pod, awsRole(role))
-}
-
-// injectedFor is injectedPod with the annotations of the ServiceAccount.
-func injectedFor(t *testing.T, pod *corev1.Pod, values map[string]string) *corev1.Pod {
-	t.Helper()
-	return inject.Pod(t, newSettings(t), &annotations.Object{Namespace: "shop", Name: "cart", Annotations: values}, pod)
 }
 
 func awsRole(name string) map[string]string {
@@ -82,9 +75,10 @@ func awsRole(name string) map[string]string {
 var aws = awsRole("new")
 
 // cart returns a namespace with an annotated ServiceAccount and a Deployment.
-func cart(t *testing.T, called, labelled bool) *workload.Namespace {
+func cart(t *testing.T, called, labelled bool) *Namespace {
 	t.Helper()
-	n := workload.NewNamespace(newSettings(t), &metav1.ObjectMeta{Name: "shop"}, nil, called)
+	n := NewNamespace(newSettings(t), &metav1.ObjectMeta{Name: "shop"}, nil)
+	n.called = called
 	n.AddServiceAccount(object("cart", aws, labelled))
 	addOwner(n, "Deployment", metav1.ObjectMeta{Name: "cart"})
 	addOwner(n, "ReplicaSet", owned("cart-1", "Deployment", "cart"))
@@ -95,38 +89,38 @@ func cart(t *testing.T, called, labelled bool) *workload.Namespace {
 func TestPodsAreCountedByWorkload(t *testing.T) {
 	t.Parallel()
 	n := cart(t, true, true)
-	n.AddPod(podOf(t, owned("cart-1-a", "ReplicaSet", "cart-1"), "new"))
-	n.AddPod(podOf(t, owned("cart-1-b", "ReplicaSet", "cart-1"), "old"))
-	n.AddPod(podOf(t, owned("cart-1-c", "ReplicaSet", "cart-1"), ""))
-	n.AddPod(podOf(t, owned("db-0", "StatefulSet", "db"), "new"))
-	n.AddPod(podOf(t, metav1.ObjectMeta{Name: "alone"}, ""))
+	add(t, n, podOf(t, owned("cart-1-a", "ReplicaSet", "cart-1"), "new"))
+	add(t, n, podOf(t, owned("cart-1-b", "ReplicaSet", "cart-1"), "old"))
+	add(t, n, podOf(t, owned("cart-1-c", "ReplicaSet", "cart-1"), ""))
+	add(t, n, podOf(t, owned("db-0", "StatefulSet", "db"), "new"))
+	add(t, n, podOf(t, metav1.ObjectMeta{Name: "alone"}, ""))
 	optedOut := podOf(t, owned("cart-1-d", "ReplicaSet", "cart-1"), "")
 	optedOut.Labels = map[string]string{"lanyard.dev/inject": "false"}
-	n.AddPod(optedOut)
+	add(t, n, optedOut)
 	optedOut = podOf(t, owned("cart-1-f", "ReplicaSet", "cart-1"), "")
 	optedOut.Annotations = map[string]string{"lanyard.dev/inject": "false"}
-	n.AddPod(optedOut)
+	add(t, n, optedOut)
 	for _, phase := range []corev1.PodPhase{corev1.PodSucceeded, corev1.PodFailed} {
 		done := podOf(t, owned("cart-1-e", "ReplicaSet", "cart-1"), "old")
 		done.Status.Phase = phase
-		n.AddPod(done)
+		add(t, n, done)
 	}
 	mirror := podOf(t, metav1.ObjectMeta{Name: "mirror", Annotations: map[string]string{"kubernetes.io/config.mirror": "x"}}, "")
-	n.AddPod(mirror)
+	add(t, n, mirror)
 	other := podOf(t, metav1.ObjectMeta{Name: "other"}, "")
 	other.Spec.ServiceAccountName = ""
-	n.AddPod(other)
+	add(t, n, other)
 
-	if questions := n.Questions(); len(questions) != 2 {
+	if questions := n.questions(); len(questions) != 2 {
 		t.Fatalf("got %d questions, want one for cart-1, and one for alone", len(questions))
 	}
-	row := func(name string, pods int, states map[injected.State]int) workload.Row {
-		return workload.Row{
+	row := func(name string, pods int, states map[injected.State]int) Row {
+		return Row{
 			Namespace: "shop", ServiceAccount: "cart", Providers: []string{"aws"}, Guard: cluster.GuardOn,
 			Workload: name, Pods: pods, States: states,
 		}
 	}
-	want := []workload.Row{
+	want := []Row{
 		row("deployment/cart", 5, map[injected.State]int{injected.Current: 1, injected.Stale: 1, injected.Without: 1, injected.OptedOut: 2}),
 		row("pod/alone", 1, map[injected.State]int{injected.Without: 1}),
 		row("statefulset/db", 1, map[injected.State]int{injected.Current: 1}),
@@ -162,18 +156,18 @@ func TestPodsWithTheTokenOfAPeerAreNotWithout(t *testing.T) {
 		pod.Spec.Containers = []corev1.Container{{Name: "main", VolumeMounts: []corev1.VolumeMount{{Name: volume, MountPath: "/token"}}}}
 		return pod
 	}
-	n := workload.NewNamespace(s, &metav1.ObjectMeta{Name: "shop"}, nil, true)
+	n := NewNamespace(s, &metav1.ObjectMeta{Name: "shop"}, nil)
 	n.AddServiceAccount(object("cart", aws, true))
 	// The names of the volumes are not the same in all versions of a webhook.
-	n.AddPod(theirs("eks", "aws-iam-token", "sts.amazonaws.com"))
-	n.AddPod(theirs("renamed", "reserved-1234", "sts.amazonaws.com"))
-	n.AddPod(theirs("own", "aws-iam-token", "cloud"))
+	add(t, n, theirs("eks", "aws-iam-token", "sts.amazonaws.com"))
+	add(t, n, theirs("renamed", "reserved-1234", "sts.amazonaws.com"))
+	add(t, n, theirs("own", "aws-iam-token", "cloud"))
 	bound := podOf(t, metav1.ObjectMeta{Name: "bound", Annotations: map[string]string{"azure.workload.identity/use-identity-binding": "true"}}, "")
-	n.AddPod(bound) // which still gets the role of AWS
+	add(t, n, bound) // which still gets the role of AWS
 	bound = bound.DeepCopy()
 	bound.Name, bound.Spec.ServiceAccountName = "azure", "mail"
 	n.AddServiceAccount(object("mail", map[string]string{"lanyard.dev/azure-client-id": "00000000-0000-0000-0000-000000000001", "lanyard.dev/azure-tenant-id": "a.example"}, true))
-	n.AddPod(bound)
+	add(t, n, bound)
 	want := map[string]injected.State{"pod/eks": injected.Stale, "pod/renamed": injected.Stale, "pod/own": injected.Without, "pod/bound": injected.Without, "pod/azure": injected.OptedOut}
 	for _, row := range n.Rows() {
 		if row.States[want[row.Workload]] != 1 {
@@ -198,22 +192,15 @@ func theirs(t *testing.T, name, role, owner string) *corev1.Pod {
 func TestPodsOfAnotherWebhookAreComparedByMeaning(t *testing.T) {
 	t.Parallel()
 	n := cart(t, true, true)
-	n.AddPod(theirs(t, "same", "new", "cart-1"))
-	n.AddPod(theirs(t, "old", "old", "cart-1"))
-	var sent *unstructured.Unstructured
-	for _, q := range n.Questions() {
-		if err := q.Ask(func(_, _ *metav1.ObjectMeta, pod *unstructured.Unstructured) workload.Answer {
-			sent = pod
-			text, err := json.Marshal(podOf(t, metav1.ObjectMeta{}, "new"))
-			answer := workload.Answer{Answer: probe.Answer{Pod: &unstructured.Unstructured{}}}
-			if err == nil {
-				err = json.Unmarshal(text, &answer.Pod.Object)
-			}
-			answer.Err = err
-			return answer
-		}); err != nil {
-			t.Fatal(err)
-		}
+	add(t, n, theirs(t, "same", "new", "cart-1"))
+	add(t, n, theirs(t, "old", "old", "cart-1"))
+	questions := n.questions()
+	sent, err := questions[0].pod()
+	if err == nil {
+		err = questions[0].answered(&Answer{Answer: probe.Answer{Pod: unstructuredOf(podOf(t, metav1.ObjectMeta{}, "new"))}})
+	}
+	if err != nil || len(questions) != 1 {
+		t.Fatalf("got %d questions and error %v, want one question", len(questions), err)
 	}
 	rows := n.Rows()
 	want := []injected.Difference{
@@ -238,28 +225,21 @@ func TestPodsOfAnotherWebhookAreComparedByMeaning(t *testing.T) {
 func TestTheTemplateOfTheOwnerCounts(t *testing.T) {
 	t.Parallel()
 	n := cart(t, true, true)
-	n.AddPod(theirs(t, "a", "new", "cart-1"))
-	questions := n.Questions()
-	if len(questions) != 1 || questions[0].Owner() == nil || questions[0].Owner().Name != "cart-1" {
+	add(t, n, theirs(t, "a", "new", "cart-1"))
+	questions := n.questions()
+	if len(questions) != 1 {
 		t.Fatalf("got %v, want a question about the template of cart-1", questions)
 	}
-	template := &unstructured.Unstructured{Object: map[string]any{"kind": "Pod"}}
-	questions[0].SetTemplate(template)
-	if err := questions[0].Ask(func(_, _ *metav1.ObjectMeta, pod *unstructured.Unstructured) workload.Answer {
-		if pod != template {
-			t.Errorf("got %v, want the template", pod)
-		}
-		return workload.Answer{Local: "you may not", Answer: probe.Answer{Pod: &unstructured.Unstructured{}}}
-	}); err != nil {
+	q := questions[0]
+	q.template = &unstructured.Unstructured{Object: map[string]any{"kind": "Pod"}}
+	if pod, err := q.pod(); pod != q.template || err != nil {
+		t.Errorf("got %v and error %v, want the template", pod, err)
+	}
+	if err := q.answered(&Answer{Local: "you may not", Answer: probe.Answer{Pod: &unstructured.Unstructured{}}}); err != nil {
 		t.Fatal(err)
 	}
 	if rows := n.Rows(); len(rows) != 1 || rows[0].States[injected.Stale] != 1 || rows[0].Local != "you may not" || len(rows[0].Differences) == 0 {
 		t.Errorf("got %+v, want a stale pod", rows)
-	}
-	own := cart(t, true, true)
-	own.AddPod(podOf(t, metav1.ObjectMeta{Name: "b"}, "old"))
-	if questions := own.Questions(); len(questions) != 1 || questions[0].Owner() != nil {
-		t.Errorf("got %v, want a question about the pod itself, which has no owner", questions)
 	}
 }
 
@@ -268,11 +248,11 @@ func TestPodsOfAWebhookThatIsNotAdoptedYet(t *testing.T) {
 	t.Parallel()
 	s := newSettings(t)
 	s.Peers = []string{"eks"}
-	n := workload.NewNamespace(s, &metav1.ObjectMeta{Name: "shop"}, nil, true)
+	n := NewNamespace(s, &metav1.ObjectMeta{Name: "shop"}, nil)
 	n.AddServiceAccount(object("cart", map[string]string{"eks.amazonaws.com/role-arn": awsRole("new")["lanyard.dev/aws-role-arn"]}, false))
-	n.AddPod(theirs(t, "a", "new", "cart-1"))
-	if rows := n.Rows(); len(n.Questions()) > 0 || len(rows) != 1 || rows[0].States[injected.None] != 1 || rows[0].Differences != nil {
-		t.Errorf("got %d questions and %+v, want none", len(n.Questions()), rows)
+	add(t, n, theirs(t, "a", "new", "cart-1"))
+	if rows := n.Rows(); len(n.questions()) > 0 || len(rows) != 1 || rows[0].States[injected.None] != 1 || rows[0].Differences != nil {
+		t.Errorf("got %d questions and %+v, want none", len(n.questions()), rows)
 	}
 }
 
@@ -303,7 +283,7 @@ func TestOwnersMustExist(t *testing.T) {
 			addOwner(n, "StatefulSet", owned("log", "LogStore", "log"))
 			meta := owned("a", test.kind, test.owner)
 			meta.OwnerReferences[0].UID = types.UID(test.uid)
-			n.AddPod(podOf(t, meta, ""))
+			add(t, n, podOf(t, meta, ""))
 			if rows := n.Rows(); len(rows) != 1 || rows[0].Workload != test.want {
 				t.Errorf("got %+v, want the workload %s", rows, test.want)
 			}
@@ -327,9 +307,9 @@ func TestGuards(t *testing.T) {
 func TestExcludedNamespacesAskNothing(t *testing.T) {
 	t.Parallel()
 	n := cart(t, false, true)
-	n.AddPod(podOf(t, metav1.ObjectMeta{Name: "a"}, ""))
-	n.AddPod(podOf(t, metav1.ObjectMeta{Name: "b"}, "old"))
-	if questions := n.Questions(); len(questions) > 0 {
+	add(t, n, podOf(t, metav1.ObjectMeta{Name: "a"}, ""))
+	add(t, n, podOf(t, metav1.ObjectMeta{Name: "b"}, "old"))
+	if questions := n.questions(); len(questions) > 0 {
 		t.Errorf("got %v", questions)
 	}
 	rows := n.Rows()
@@ -348,17 +328,17 @@ func TestPodsWithDifferentInjections(t *testing.T) {
 	n := cart(t, true, true)
 	short := podOf(t, metav1.ObjectMeta{Name: "short"}, "")
 	short.Annotations = map[string]string{"lanyard.dev/token-expiration-seconds": "600"}
-	n.AddPod(injectedPod(t, short, "new"))
+	add(t, n, injectFor(t, short, aws))
 	byOS := podOf(t, metav1.ObjectMeta{Name: "windows"}, "")
 	byOS.Spec.OS = &corev1.PodOS{Name: corev1.Windows}
-	n.AddPod(injectedPod(t, byOS, "new"))
+	add(t, n, injectFor(t, byOS, aws))
 	bySelector := podOf(t, metav1.ObjectMeta{Name: "windows-2"}, "")
 	bySelector.Spec.NodeSelector = map[string]string{"kubernetes.io/os": "windows"}
-	n.AddPod(injectedPod(t, bySelector, "new"))
+	add(t, n, injectFor(t, bySelector, aws))
 	byOldSelector := podOf(t, metav1.ObjectMeta{Name: "windows-3"}, "")
 	byOldSelector.Spec.NodeSelector = map[string]string{"beta.kubernetes.io/os": "windows"}
-	n.AddPod(injectedPod(t, byOldSelector, "new"))
-	if questions := n.Questions(); len(questions) > 0 {
+	add(t, n, injectFor(t, byOldSelector, aws))
+	if questions := n.questions(); len(questions) > 0 {
 		t.Errorf("got %d questions, want none", len(questions))
 	}
 	for _, row := range n.Rows() {
@@ -411,7 +391,7 @@ func TestPodsThatWereJustInjectedNeedNoRestart(t *testing.T) {
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			t.Parallel()
-			n := workload.NewNamespace(newSettings(t), &metav1.ObjectMeta{Name: "shop"}, test.registration, true)
+			n := NewNamespace(newSettings(t), &metav1.ObjectMeta{Name: "shop"}, test.registration)
 			account := object("cart", maps.Clone(aws), true)
 			if strings.Contains(sentence, "copy") {
 				account.Annotations["lanyard.dev/aws-token-path"] = "/var/run/secrets/copy/token"
@@ -423,9 +403,9 @@ func TestPodsThatWereJustInjectedNeedNoRestart(t *testing.T) {
 			n.AddServiceAccount(account)
 			pod := test.pod
 			if !test.not {
-				pod = injectedFor(t, pod, account.Annotations)
+				pod = injectFor(t, pod, account.Annotations)
 			}
-			n.AddPod(pod)
+			add(t, n, pod)
 			rows := n.Rows()
 			if len(rows) != 1 || rows[0].States[test.want] != 1 || rows[0].Outdated() > 0 {
 				t.Errorf("got %+v, want %s", rows, test.want)
@@ -435,15 +415,10 @@ func TestPodsThatWereJustInjectedNeedNoRestart(t *testing.T) {
 }
 
 // answering gives each question the same answer, and counts the questions.
-func answering(n *workload.Namespace, answer workload.Answer) (asked int, err error) {
-	for _, q := range n.Questions() {
+func answering(n *Namespace, answer Answer) (asked int, err error) {
+	for _, q := range n.questions() {
 		asked++
-		err = errors.Join(err, q.Ask(func(_, _ *metav1.ObjectMeta, pod *unstructured.Unstructured) workload.Answer {
-			if answer.Pod != nil && len(answer.Pod.Object) == 0 { // the pod as it was sent
-				answer.Pod = pod
-			}
-			return answer
-		}))
+		err = errors.Join(err, q.answered(&answer))
 	}
 	return asked, err
 }
@@ -451,38 +426,27 @@ func answering(n *workload.Namespace, answer workload.Answer) (asked int, err er
 // The cluster is asked about a pod that differs by the rules of the webhook.
 func TestPodsThatTheClusterJudges(t *testing.T) {
 	t.Parallel()
-	fresh := func(role string) workload.Answer {
-		text, err := json.Marshal(podOf(t, metav1.ObjectMeta{Name: "a"}, role))
-		if err != nil {
-			t.Fatal(err)
-		}
-		pod := &unstructured.Unstructured{}
-		if err := json.Unmarshal(text, &pod.Object); err != nil {
-			t.Fatal(err)
-		}
-		return workload.Answer{Answer: probe.Answer{Pod: pod}}
-	}
-	denied := func(by workload.Denier) workload.Answer {
-		return workload.Answer{Denial: &workload.Denial{By: by, Message: "no"}}
+	fresh := func(role string) Answer {
+		return Answer{Answer: probe.Answer{Pod: unstructuredOf(podOf(t, metav1.ObjectMeta{Name: "a"}, role))}}
 	}
 	for sentence, test := range map[string]struct {
 		role, problem, local string
-		answer               workload.Answer
+		answer               Answer
 		want                 injected.State
 	}{
 		"the cluster makes the same pod":      {"old", "", "", fresh("old"), injected.Current},
 		"the cluster makes another pod":       {"old", "", "", fresh("new"), injected.Stale},
 		"it has none, and a new pod gets one": {"", "", "", fresh("new"), injected.Without},
-		"neither gets one":                    {"", "a new pod has no credentials from Lanyard", "", workload.Answer{Answer: probe.Answer{Pod: &unstructured.Unstructured{}}}, injected.Unknown},
-		"a new pod is denied":                 {"old", "a new pod is denied: no", "", denied(workload.ByGuard), injected.Unknown},
-		"another program denies a new pod":    {"old", "", "the pod of the dry run was denied, but not by Lanyard: no", denied(workload.ByOther), injected.Stale},
-		"the cluster cannot be asked":         {"old", "", "you may not", workload.Answer{Local: "you may not"}, injected.Stale},
-		"the answer is not known":             {"old", "the credentials of a new pod are unknown: EOF", "", workload.Answer{Answer: probe.Answer{Err: errors.New("EOF")}}, injected.Unknown},
+		"neither gets one":                    {"", "a new pod has no credentials from Lanyard", "", fresh(""), injected.Unknown},
+		"a new pod is denied":                 {"old", "a new pod is denied: no", "", *denied(ByGuard, "no"), injected.Unknown},
+		"another program denies a new pod":    {"old", "", "the pod of the dry run was denied, but not by Lanyard: no", *denied(ByOther, "no"), injected.Stale},
+		"the cluster cannot be asked":         {"old", "", "you may not", Answer{Local: "you may not"}, injected.Stale},
+		"the answer is not known":             {"old", "the credentials of a new pod are unknown: EOF", "", Answer{Answer: probe.Answer{Err: errors.New("EOF")}}, injected.Unknown},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			t.Parallel()
 			n := cart(t, true, true)
-			n.AddPod(podOf(t, metav1.ObjectMeta{Name: "a"}, test.role))
+			add(t, n, podOf(t, metav1.ObjectMeta{Name: "a"}, test.role))
 			asked, err := answering(n, test.answer)
 			if err != nil || asked != 1 {
 				t.Fatalf("got %d questions and error %v", asked, err)
@@ -502,24 +466,24 @@ func TestPodsThatTheClusterJudges(t *testing.T) {
 // no Jobs.
 func TestOnlyKindsThatOwnPodsAreRead(t *testing.T) {
 	t.Parallel()
-	n := workload.NewNamespace(newSettings(t), &metav1.ObjectMeta{Name: "shop"}, nil, true)
+	n := NewNamespace(newSettings(t), &metav1.ObjectMeta{Name: "shop"}, nil)
 	n.AddServiceAccount(object("cart", aws, true))
 	kinds := func() []string {
 		var names []string
-		for _, kind := range n.UnreadOwners() {
+		for _, kind := range n.unreadOwners() {
 			names = append(names, kind.Kind)
 		}
 		slices.Sort(names)
 		return names
 	}
-	n.AddPod(podOf(t, metav1.ObjectMeta{Name: "alone"}, ""))
+	add(t, n, podOf(t, metav1.ObjectMeta{Name: "alone"}, ""))
 	if got := kinds(); len(got) > 0 {
 		t.Errorf("a pod without an owner: got %v, want no kinds", got)
 	}
-	n.AddPod(podOf(t, owned("a", "ReplicaSet", "cart-1"), ""))
-	n.AddPod(podOf(t, owned("b", "StatefulSet", "db"), ""))
-	n.AddPod(podOf(t, owned("c", "Rollout", "x"), ""))
-	n.AddPod(podOf(t, owned("d", "Pod", "x"), ""))
+	add(t, n, podOf(t, owned("a", "ReplicaSet", "cart-1"), ""))
+	add(t, n, podOf(t, owned("b", "StatefulSet", "db"), ""))
+	add(t, n, podOf(t, owned("c", "Rollout", "x"), ""))
+	add(t, n, podOf(t, owned("d", "Pod", "x"), ""))
 	if diff := cmp.Diff([]string{"ReplicaSet", "StatefulSet"}, kinds()); diff != "" {
 		t.Errorf("owners of pods (-want +got):\n%s", diff)
 	}
@@ -547,10 +511,10 @@ func TestOneQuestionForThePodsOfAnOwner(t *testing.T) {
 	} {
 		n := cart(t, true, true)
 		for i, role := range test.roles {
-			n.AddPod(podOf(t, owned(string(rune('a'+i)), "StatefulSet", "db"), role))
+			add(t, n, podOf(t, owned(string(rune('a'+i)), "StatefulSet", "db"), role))
 		}
-		n.AddPod(podOf(t, metav1.ObjectMeta{Name: "opted-out", Labels: map[string]string{"lanyard.dev/inject": "false"}}, ""))
-		if got := len(n.Questions()); got != test.want {
+		add(t, n, podOf(t, metav1.ObjectMeta{Name: "opted-out", Labels: map[string]string{"lanyard.dev/inject": "false"}}, ""))
+		if got := len(n.questions()); got != test.want {
 			t.Errorf("%s: got %d questions, want %d", sentence, got, test.want)
 		}
 	}
@@ -558,11 +522,11 @@ func TestOneQuestionForThePodsOfAnOwner(t *testing.T) {
 
 func TestPodsWithoutAServiceAccountUseTheDefaultOne(t *testing.T) {
 	t.Parallel()
-	n := workload.NewNamespace(newSettings(t), &metav1.ObjectMeta{Name: "shop"}, nil, true)
+	n := NewNamespace(newSettings(t), &metav1.ObjectMeta{Name: "shop"}, nil)
 	n.AddServiceAccount(object("default", aws, true))
 	pod := podOf(t, metav1.ObjectMeta{Name: "a"}, "")
 	pod.Spec.ServiceAccountName = ""
-	n.AddPod(pod)
+	add(t, n, pod)
 	rows := n.Rows()
 	if len(rows) != 1 || rows[0].Pods != 1 {
 		t.Errorf("got %+v, want 1 pod", rows)
@@ -571,9 +535,9 @@ func TestPodsWithoutAServiceAccountUseTheDefaultOne(t *testing.T) {
 
 func TestServiceAccountsWithoutAnIdentityDoNotMatter(t *testing.T) {
 	t.Parallel()
-	n := workload.NewNamespace(newSettings(t), &metav1.ObjectMeta{Name: "shop"}, nil, true)
+	n := NewNamespace(newSettings(t), &metav1.ObjectMeta{Name: "shop"}, nil)
 	n.AddServiceAccount(object("cart", map[string]string{"lanyard.dev/aws-region": "x"}, false))
-	n.AddPod(podOf(t, metav1.ObjectMeta{Name: "a"}, ""))
+	add(t, n, podOf(t, metav1.ObjectMeta{Name: "a"}, ""))
 	if rows := n.Rows(); !n.Empty() || len(rows) > 0 {
 		t.Errorf("got %v", rows)
 	}
