@@ -30,6 +30,7 @@ import (
 func TestStatusAndExplainAgreeWithTheDecision(t *testing.T) {
 	t.Parallel()
 	seen := map[injected.State]int{}
+	byTime := map[bool]int{} // pods whose state depends on the time of the annotations, by randomPod.unchanged
 	for seed := range uint64(30) {
 		c := newRandomCluster(t, rand.New(rand.NewPCG(seed, 1)))
 		file := filepath.Join(t.TempDir(), "config.yaml")
@@ -49,6 +50,10 @@ func TestStatusAndExplainAgreeWithTheDecision(t *testing.T) {
 				t.Fatalf("seed %d: explain has %s for a new pod like %s %s, want %s: %s", seed, explanation.New.Outcome, p.Namespace, p.Name, outcome, explanation.New.Text)
 			}
 			seen[want]++
+			if p.unchanged = !p.unchanged; c.stateOf(t, p) != want {
+				byTime[!p.unchanged]++
+			}
+			p.unchanged = !p.unchanged
 			if !c.settings.AskForIdentity(c.account(p).Annotations) {
 				continue // status does not list it
 			}
@@ -68,6 +73,9 @@ func TestStatusAndExplainAgreeWithTheDecision(t *testing.T) {
 		if !maps.EqualFunc(got, wanted, maps.Equal) {
 			t.Fatalf("seed %d: status has %v, want %v: %s", seed, got, wanted, c)
 		}
+	}
+	if byTime[false] < 3 || byTime[true] < 3 {
+		t.Errorf("got %v pods whose state depends on the time of the annotations, want more", byTime)
 	}
 	for _, state := range workload.States() {
 		if seen[state.State] < 5 {

@@ -190,7 +190,7 @@ var _ = Describe("status for a reader", Ordered, func() {
 			return out
 		}).ShouldNot(BeEmpty())
 		code, out, errOut := lanyardAs(ctx, accounts, "", "status", "--namespace", "viewed", "--stale")
-		Expect(out).To(ContainSubstring("viewed: skipped: the pods of the namespace are not counted: "))
+		Expect(out).To(ContainSubstring("the pods of the namespace, which are not counted: you may not list pods in the namespace viewed\n"))
 		Expect(out).NotTo(ContainSubstring("every pod"))
 		Expect(errOut).To(HavePrefix("error: the result is not complete: "))
 		Expect(code).To(Equal(command.ExitFailed))
