@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -344,6 +343,18 @@ func TestRunningPods(t *testing.T) {
 		"a quota, and another role":  {func(in *input) { in.Live, in.Answer = injectedPod(t, role+"2"), *denied(ByOther, "no") }, injected.Stale, "its credentials differ from those that its ServiceAccount asks for", true},
 		"a quota, and none":          {func(in *input) { in.Live, in.Answer = newPod(), *denied(ByOther, "no") }, injected.Without, "it has no credentials, and its ServiceAccount asks for some", true},
 		"older than asked":           {func(in *input) { in.Live = newPod(); annotated(in, time.Unix(100, 0)) }, injected.Without, "it has no credentials, and a new pod gets some: it is older than the annotations of its ServiceAccount", true},
+		"not called":                 {func(in *input) { in.Live, in.Answer.Pod, in.called = newPod(), unstructuredOf(newPod()), false }, injected.Excluded, "it has no credentials, because Lanyard is not called for it", false},
+		"not called since its injection": {func(in *input) {
+			in.Live, in.Answer.Pod, in.called = injectedPod(t, role), unstructuredOf(newPod()), false
+		}, injected.Excluded, "it has credentials from when Lanyard was still called for it", false},
+		"opted out, and nothing is known of its ServiceAccount": {func(in *input) {
+			live := newPod()
+			live.Labels = map[string]string{"lanyard.dev/inject": "false"}
+			in.Live, in.ServiceAccount, in.Answer = live, nil, Answer{Answer: probe.Answer{Err: errors.New("no right")}}
+		}, injected.OptedOut, "it asks for no credentials", false},
+		"the answer is not known": {func(in *input) {
+			in.Live, in.Answer = injectedPod(t, role+"2"), Answer{Answer: probe.Answer{Err: errors.New("EOF")}}
+		}, injected.Unknown, "it cannot be compared with a new pod, whose credentials are unknown", true},
 		"younger than asked": {func(in *input) {
 			live := newPod()
 			live.CreationTimestamp = metav1.Unix(200, 0)
@@ -363,64 +374,6 @@ func TestRunningPods(t *testing.T) {
 			}
 			if name != "older than asked" && strings.Contains(got.Text, "older") {
 				t.Errorf("got %q", got.Text)
-			}
-		})
-	}
-}
-
-// lanyard explain and lanyard status use the same words: a pod in an excluded namespace is neither current nor
-// without the credentials of a new pod.
-func TestRunningPodsInTheWordsOfStatus(t *testing.T) {
-	t.Parallel()
-	for name, test := range map[string]struct {
-		change func(*input)
-		state  injected.State
-		guard  cluster.Guard
-		why    string
-	}{
-		"excluded": {
-			func(in *input) { in.Live, in.Answer.Pod, in.called = newPod(), unstructuredOf(newPod()), false },
-			injected.Excluded, cluster.GuardExcluded, "it has no credentials, because Lanyard is not called for it",
-		},
-		"excluded after the injection": {
-			func(in *input) {
-				in.Live, in.Answer.Pod, in.called = injectedPod(t, role), unstructuredOf(newPod()), false
-			},
-			injected.Excluded, cluster.GuardExcluded, "it has credentials from when",
-		},
-		"opted out": {
-			func(in *input) {
-				live := newPod()
-				live.Labels = map[string]string{"lanyard.dev/inject": "false"}
-				in.Live, in.Answer.Pod = live, unstructuredOf(newPod())
-				in.Sent = unstructuredOf(live)
-			},
-			injected.OptedOut, cluster.GuardOn, "it asks for no credentials",
-		},
-		"not known": {
-			func(in *input) {
-				in.Live, in.Answer.Pod, in.Answer.Err = injectedPod(t, role+"2"), nil, errors.New("EOF")
-			},
-			injected.Unknown, cluster.GuardOn, "it cannot be compared with a new pod, whose credentials are unknown",
-		},
-		"unguarded": {
-			func(in *input) { in.Live, in.ServiceAccount.Labels = injectedPod(t, role), nil },
-			injected.Current, cluster.GuardOff, "it has the credentials of a new pod",
-		},
-		"a ServiceAccount that needs no guard": {
-			func(in *input) {
-				in.Live, in.Answer.Pod, in.ServiceAccount.Annotations = newPod(), unstructuredOf(newPod()), nil
-			},
-			injected.None, "", "it has no credentials, like a new pod",
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			in := newInput(t)
-			test.change(in)
-			got := explain(in)
-			if got.Live.State != test.state || got.Guard != test.guard || !strings.HasPrefix(got.Live.Text, test.why) || (got.Live.Fix != "") != (test.state == injected.Unknown) {
-				t.Errorf("got %+v and guard %q, want %s, %q and %q", got.Live, got.Guard, test.state, test.guard, test.why)
 			}
 		})
 	}
@@ -589,33 +542,24 @@ func annotated(in *input, at time.Time) {
 	}
 }
 
-func TestServiceAccounts(t *testing.T) {
-	t.Parallel()
-	in := newInput(t)
-	annotated(in, time.Unix(100, 0))
-	want := ServiceAccount{Name: "cart", Exists: true, Read: true, Annotated: "1970-01-01T00:01:40Z", Identities: []Identity{{Provider: "aws", Name: role}}}
-	if diff := cmp.Diff(want, explain(in).ServiceAccount, cmp.AllowUnexported(ServiceAccount{})); diff != "" {
-		t.Errorf("ServiceAccount (-want +got):\n%s", diff)
-	}
-}
-
 func TestUnguardedServiceAccounts(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		change func(*input)
-		want   bool
+		guard  cluster.Guard
+		fix    bool
 	}{
-		"with the label": {func(*input) {}, false},
-		"without it":     {func(in *input) { in.ServiceAccount.Labels = nil }, true},
+		"with the label": {func(*input) {}, cluster.GuardOn, false},
+		"without it":     {func(in *input) { in.ServiceAccount.Labels = nil }, cluster.GuardOff, true},
 		"without it and an identity": {func(in *input) {
 			in.ServiceAccount.Labels, in.ServiceAccount.Annotations, in.Answer.Pod = nil, nil, unstructuredOf(newPod())
-		}, false},
-		"without it, where it is moot": {func(in *input) { in.ServiceAccount.Labels, in.called = nil, false }, false},
+		}, "", false},
+		"without it, where it is moot": {func(in *input) { in.ServiceAccount.Labels, in.called = nil, false }, cluster.GuardExcluded, false},
 	} {
 		in := newInput(t)
 		test.change(in)
-		if got := explain(in); (got.ServiceAccount.label.Fix != "") != test.want || got.Problem() != test.want {
-			t.Errorf("%s: got fix %q and problem %t, want %t", name, got.ServiceAccount.label.Fix, got.Problem(), test.want)
+		if got := explain(in); got.Guard != test.guard || (got.ServiceAccount.label.Fix != "") != test.fix || got.Problem() != test.fix {
+			t.Errorf("%s: got guard %q, fix %q and problem %t, want %q and %t", name, got.Guard, got.ServiceAccount.label.Fix, got.Problem(), test.guard, test.fix)
 		}
 	}
 }
@@ -714,20 +658,6 @@ func TestAPodWithoutAContainerThatTakesPart(t *testing.T) {
 				t.Errorf("got containers %+v, want %s", got.New.Containers, test.finding)
 			}
 		})
-	}
-}
-
-// The rules of the webhook configuration are read, not guessed.
-func TestAPodThatTheObjectSelectorDoesNotSelect(t *testing.T) {
-	t.Parallel()
-	in := newInput(t)
-	in.registration = &admissionregistrationv1.MutatingWebhookConfiguration{Webhooks: []admissionregistrationv1.MutatingWebhook{{
-		Name: cluster.PodWebhook, ObjectSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"tier": "cloud"}},
-	}}}
-	in.Answer.Pod, in.Live, in.Probe = unstructuredOf(newPod()), newPod(), &Answer{}
-	got := explain(in)
-	if got.New.Outcome != injected.Excluded || !strings.Contains(got.New.Text, "objectSelector") || got.Live.State != injected.Excluded {
-		t.Errorf("got %+v and %+v, want %s", got.New, got.Live, injected.Excluded)
 	}
 }
 

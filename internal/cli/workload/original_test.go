@@ -41,24 +41,6 @@ spec:
   initContainers: [{name: proxy, volumeMounts: [{name: data}]}]
   containers:
   - {name: main, env: [{name: A, value: b}], volumeMounts: [{name: data}]}`},
-		"another pod keeps its variables": {`
-metadata: {name: cart}
-spec: {volumes: [{name: bound-sa-token}], containers: [{name: main, env: [{name: AWS_ROLE_ARN, value: x}]}]}`, `
-metadata: {generateName: cart-}
-spec: {volumes: [{name: bound-sa-token}], containers: [{name: main, env: [{name: AWS_ROLE_ARN, value: x}]}]}`},
-		"a pod of another webhook loses its token": {`
-metadata: {name: cart}
-spec:
-  volumes:
-  - {name: aws-iam-token, projected: {defaultMode: 420, sources: [{serviceAccountToken: {audience: sts.amazonaws.com, path: token}}]}}
-  - {name: data}
-  containers:
-  - {name: main, env: [{name: A, value: b}, {name: AWS_ROLE_ARN, value: "arn:aws:iam::111122223333:role/cart"}, {name: AWS_WEB_IDENTITY_TOKEN_FILE, value: /var/run/secrets/eks.amazonaws.com/serviceaccount/token}], volumeMounts: [{name: data}, {name: aws-iam-token, mountPath: /var/run/secrets/eks.amazonaws.com/serviceaccount, readOnly: true}]}`, `
-metadata: {generateName: cart-}
-spec:
-  volumes: [{name: data}]
-  containers:
-  - {name: main, env: [{name: A, value: b}], volumeMounts: [{name: data}]}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

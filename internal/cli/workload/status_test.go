@@ -5,11 +5,9 @@ package workload
 
 import (
 	"errors"
-	"maps"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -21,7 +19,6 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/peer"
 	"github.com/lanyard-dev/lanyard/internal/probe"
-	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/mutate/injected"
 	"github.com/lanyard-dev/lanyard/test/support/peers"
 )
@@ -136,8 +133,6 @@ func TestPodsAreCountedByWorkload(t *testing.T) {
 	}
 }
 
-// Whoever creates a pod writes its ownerReferences, and restart --stale restarts the
-// workload of the pod.
 // During a switch, pods have the credentials of the other webhook until they are replaced.
 func TestPodsWithTheTokenOfAPeerAreNotWithout(t *testing.T) {
 	t.Parallel()
@@ -256,6 +251,7 @@ func TestPodsOfAWebhookThatIsNotAdoptedYet(t *testing.T) {
 	}
 }
 
+// Whoever creates a pod writes its ownerReferences.
 func TestOwnersMustExist(t *testing.T) {
 	t.Parallel()
 	for sentence, test := range map[string]struct{ kind, owner, uid, want string }{
@@ -323,92 +319,75 @@ func TestExcludedNamespacesAskNothing(t *testing.T) {
 	}
 }
 
-func TestPodsWithDifferentInjections(t *testing.T) {
+// The objectSelector sees the labels that a pod has before the injection, and only the API server
+// evaluates matchConditions.
+func TestPodsThatTheWebhookSelects(t *testing.T) {
 	t.Parallel()
-	n := cart(t, true, true)
-	short := podOf(t, metav1.ObjectMeta{Name: "short"}, "")
-	short.Annotations = map[string]string{"lanyard.dev/token-expiration-seconds": "600"}
-	add(t, n, injectFor(t, short, aws))
-	byOS := podOf(t, metav1.ObjectMeta{Name: "windows"}, "")
-	byOS.Spec.OS = &corev1.PodOS{Name: corev1.Windows}
-	add(t, n, injectFor(t, byOS, aws))
-	bySelector := podOf(t, metav1.ObjectMeta{Name: "windows-2"}, "")
-	bySelector.Spec.NodeSelector = map[string]string{"kubernetes.io/os": "windows"}
-	add(t, n, injectFor(t, bySelector, aws))
-	byOldSelector := podOf(t, metav1.ObjectMeta{Name: "windows-3"}, "")
-	byOldSelector.Spec.NodeSelector = map[string]string{"beta.kubernetes.io/os": "windows"}
-	add(t, n, injectFor(t, byOldSelector, aws))
-	if questions := n.questions(); len(questions) > 0 {
-		t.Errorf("got %d questions, want none", len(questions))
+	selector := func(key string, operator metav1.LabelSelectorOperator, values ...string) admissionregistrationv1.MutatingWebhook {
+		return admissionregistrationv1.MutatingWebhook{Name: cluster.PodWebhook, ObjectSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: key, Operator: operator, Values: values}}}}
 	}
-	for _, row := range n.Rows() {
-		if row.States[injected.Current] != 1 {
-			t.Errorf("got %+v, want 1 current pod", row)
-		}
-	}
-}
-
-// C1 of the review of correctness: these pods were injected a second ago, and were reported
-// as outdated for ever.
-func TestPodsThatWereJustInjectedNeedNoRestart(t *testing.T) {
-	t.Parallel()
-	created := metav1.Unix(1000, 0)
-	withEnv := func(name, value string) *corev1.Pod {
-		pod := podOf(t, metav1.ObjectMeta{Name: "a", CreationTimestamp: created}, "")
-		pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: name, Value: value}}
-		return pod
-	}
-	withMount := func(path string) *corev1.Pod {
-		pod := podOf(t, metav1.ObjectMeta{Name: "a"}, "")
-		pod.Spec.Volumes = []corev1.Volume{{Name: "x", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
-		pod.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "x", MountPath: path}}
-		return pod
-	}
-	annotated := func(key, value string) *corev1.Pod {
-		return podOf(t, metav1.ObjectMeta{Name: "a", Annotations: map[string]string{key: value}}, "")
-	}
-	unselected := podOf(t, metav1.ObjectMeta{Name: "a", Labels: map[string]string{"tier": "other"}}, "")
-	selecting := &admissionregistrationv1.MutatingWebhookConfiguration{Webhooks: []admissionregistrationv1.MutatingWebhook{{
-		Name: cluster.PodWebhook, ObjectSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"tier": "cloud"}},
-	}}}
-	conditional := &admissionregistrationv1.MutatingWebhookConfiguration{Webhooks: []admissionregistrationv1.MutatingWebhook{{
-		Name: cluster.PodWebhook, MatchConditions: []admissionregistrationv1.MatchCondition{{Name: "not-a-mirror-pod"}, {Name: "own", Expression: "false"}},
-	}}}
+	conditional := admissionregistrationv1.MutatingWebhook{Name: cluster.PodWebhook, MatchConditions: []admissionregistrationv1.MatchCondition{{Name: "not-a-mirror-pod"}, {Name: "own", Expression: "false"}}}
 	for sentence, test := range map[string]struct {
-		pod          *corev1.Pod
-		not          bool // injected
-		registration *admissionregistrationv1.MutatingWebhookConfiguration
-		want         injected.State
+		role    string
+		webhook admissionregistrationv1.MutatingWebhook
+		want    injected.State
 	}{
-		"all containers are skipped":                  {annotated("lanyard.dev/skip-containers", "main"), false, nil, injected.LeftOut},
-		"no container is listed":                      {annotated("lanyard.dev/containers", "other"), false, nil, injected.LeftOut},
-		"something else is mounted at the token path": {withMount(annotations.DefaultTokenMountPath), false, nil, injected.LeftOut},
-		"the objectSelector does not select it":       {unselected, true, selecting, injected.Excluded},
-		"the matchConditions may exclude it":          {podOf(t, metav1.ObjectMeta{Name: "a"}, ""), true, conditional, injected.Unknown},
-		"the matchConditions have not excluded it":    {podOf(t, metav1.ObjectMeta{Name: "a"}, ""), false, conditional, injected.Current},
-		"its own role is the last variable":           {withEnv("AWS_ROLE_ARN", "arn:aws:iam::111122223333:role/own"), false, nil, injected.Current},
-		"something is mounted for the copy":           {withMount("/var/run/secrets/copy"), false, nil, injected.Current},
+		"the objectSelector does not select it":    {"", selector("tier", metav1.LabelSelectorOpExists), injected.Excluded},
+		"the objectSelector leaves injected ones":  {"new", selector("lanyard.dev/identity", metav1.LabelSelectorOpNotIn, "injected"), injected.Current},
+		"the matchConditions may exclude it":       {"", conditional, injected.Unknown},
+		"the matchConditions have not excluded it": {"new", conditional, injected.Current},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			t.Parallel()
-			n := NewNamespace(newSettings(t), &metav1.ObjectMeta{Name: "shop"}, test.registration)
-			account := object("cart", maps.Clone(aws), true)
-			if strings.Contains(sentence, "copy") {
-				account.Annotations["lanyard.dev/aws-token-path"] = "/var/run/secrets/copy/token"
-			}
-			account.CreationTimestamp = metav1.Unix(500, 0)
-			account.ManagedFields = []metav1.ManagedFieldsEntry{{
-				Time: &metav1.Time{Time: time.Unix(600, 0)}, FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:annotations":{"f:lanyard.dev/aws-role-arn":{}}}}`),
-			}}
-			n.AddServiceAccount(account)
-			pod := test.pod
-			if !test.not {
-				pod = injectFor(t, pod, account.Annotations)
-			}
-			add(t, n, pod)
-			rows := n.Rows()
-			if len(rows) != 1 || rows[0].States[test.want] != 1 || rows[0].Outdated() > 0 {
+			n := NewNamespace(newSettings(t), &metav1.ObjectMeta{Name: "shop"}, &admissionregistrationv1.MutatingWebhookConfiguration{Webhooks: []admissionregistrationv1.MutatingWebhook{test.webhook}})
+			n.AddServiceAccount(object("cart", aws, true))
+			add(t, n, podOf(t, metav1.ObjectMeta{Name: "a"}, test.role))
+			if rows := n.Rows(); len(rows) != 1 || rows[0].States[test.want] != 1 {
 				t.Errorf("got %+v, want %s", rows, test.want)
+			}
+		})
+	}
+}
+
+// The rules cannot judge a pod if the settings were not read, or if they deny a new one. A pod that
+// opts out asks for nothing in any case.
+func TestPodsThatTheRulesCannotJudge(t *testing.T) {
+	t.Parallel()
+	fresh := func(role string) Answer {
+		return Answer{Answer: probe.Answer{Pod: unstructuredOf(podOf(t, metav1.ObjectMeta{Name: "a"}, role))}}
+	}
+	for sentence, test := range map[string]struct {
+		meta   metav1.ObjectMeta
+		role   string
+		values map[string]string // of the ServiceAccount
+		unread bool
+		answer Answer
+		want   injected.State
+		asked  int
+	}{
+		"the settings were not read, and a new pod is the same": {metav1.ObjectMeta{}, "new", aws, true, fresh("new"), injected.Current, 1},
+		"the settings were not read, and a new pod is another":  {metav1.ObjectMeta{}, "new", aws, true, fresh("other"), injected.Stale, 1},
+		"the settings were not read, and a quota is exceeded":   {metav1.ObjectMeta{}, "new", aws, true, *denied(ByOther, "no"), injected.Unknown, 1},
+		"the rules deny a new pod, and the cluster does not":    {metav1.ObjectMeta{}, "new", map[string]string{"lanyard.dev/aws-role-arn": "x"}, false, fresh("new"), injected.Current, 1},
+		"it opts out": {metav1.ObjectMeta{Labels: map[string]string{"lanyard.dev/inject": "false"}}, "", aws, true, fresh("new"), injected.OptedOut, 0},
+		"it is left to another webhook": {
+			metav1.ObjectMeta{Annotations: map[string]string{"azure.workload.identity/use-identity-binding": "true"}}, "",
+			map[string]string{"lanyard.dev/azure-client-id": "00000000-0000-0000-0000-000000000001", "lanyard.dev/azure-tenant-id": "a.example"}, true, fresh(""), injected.OptedOut, 0,
+		},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			t.Parallel()
+			s := newSettings(t)
+			s.Peers = []string{"azure"}
+			s.PeerContainers, s.PeerTokens = peer.Rules(peer.All())
+			n := NewNamespace(s, &metav1.ObjectMeta{Name: "shop"}, nil)
+			n.unread = test.unread
+			n.AddServiceAccount(object("cart", test.values, true))
+			test.meta.Name = "a"
+			add(t, n, podOf(t, test.meta, test.role))
+			asked, err := answering(n, test.answer)
+			if rows := n.Rows(); err != nil || asked != test.asked || len(rows) != 1 || rows[0].States[test.want] != 1 {
+				t.Errorf("got %d questions, error %v and %+v, want %d and %s", asked, err, rows, test.asked, test.want)
 			}
 		})
 	}
