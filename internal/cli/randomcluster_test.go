@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -62,6 +63,9 @@ type randomCluster struct {
 	pods         []randomPod
 	mayCreate    bool
 	objects      map[string]any // by their paths
+
+	mu    sync.Mutex
+	reads map[string]int // of a command, by URI
 }
 
 // randomPod is a running pod, and how users write its workload. template is the pod as it was sent
@@ -248,6 +252,11 @@ func convert(from, to any) error {
 
 // ServeHTTP implements http.Handler.
 func (c *randomCluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method == http.MethodGet {
+		c.mu.Lock()
+		c.reads[r.URL.RequestURI()]++
+		c.mu.Unlock()
+	}
 	switch path := r.URL.Path; {
 	case r.Method == http.MethodPost && strings.HasSuffix(path, "/selfsubjectaccessreviews"):
 		reply(w, fmt.Sprintf(`{"kind":"SelfSubjectAccessReview","apiVersion":"authorization.k8s.io/v1","spec":{},"status":{"allowed":%t}}`, c.mayCreate))

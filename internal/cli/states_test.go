@@ -73,6 +73,17 @@ func TestStatusAndExplainAgreeWithTheDecision(t *testing.T) {
 		if !maps.EqualFunc(got, wanted, maps.Equal) {
 			t.Fatalf("seed %d: status has %v, want %v: %s", seed, got, wanted, c)
 		}
+		for compared, want := range wanted { // explain counts the pods of a workload as status does
+			namespace, name, _ := strings.Cut(compared, " ")
+			if strings.HasPrefix(name, "pod/") {
+				continue
+			}
+			var explanation workload.Explanation
+			decode(t, c, &explanation, "explain", name, "--namespace", namespace, "--config", file, "-o", "json")
+			if explanation.Pods == nil || !maps.Equal(explanation.Pods.States, want) {
+				t.Fatalf("seed %d: explain has %s for %s, want %v: %s", seed, encode(t, explanation.Pods), compared, want, c)
+			}
+		}
 	}
 	if byTime[false] < 3 || byTime[true] < 3 {
 		t.Errorf("got %v pods whose state depends on the time of the annotations, want more", byTime)
@@ -84,9 +95,17 @@ func TestStatusAndExplainAgreeWithTheDecision(t *testing.T) {
 	}
 }
 
-// decode decodes the output of a command.
+// decode decodes the output of a command, which reads each part of the cluster once.
 func decode(t *testing.T, c *randomCluster, into any, args ...string) {
 	t.Helper()
+	c.reads = map[string]int{}
+	defer func() {
+		for uri, n := range c.reads {
+			if n > 1 {
+				t.Errorf("%v: got %d reads of %s, want one", args, n, uri)
+			}
+		}
+	}()
 	_, out, errOut := runAgainst(t, c, "", args...)
 	if err := json.Unmarshal([]byte(out), into); err != nil {
 		t.Fatalf("%v: %v: %s%s", args, err, out, errOut)

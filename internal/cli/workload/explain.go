@@ -14,6 +14,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/finding"
@@ -62,6 +63,7 @@ type input struct {
 type topOwner struct {
 	// Name is the workload, for example deployment/cart, or empty if the pod has none.
 	Name string
+	UID  types.UID
 	// Kind is the kind of the workload. Kind.Kind is empty for a custom kind.
 	Kind cluster.Kind
 	// ByHand says why a restart would not replace the pods, or is empty if it would.

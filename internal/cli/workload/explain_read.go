@@ -72,7 +72,6 @@ func explainObject(ctx context.Context, c *command.CLI, args []string) (*Explana
 func (x *explainer) read(ctx context.Context) (*input, error) {
 	in := &input{Namespace: x.namespaces[x.info.Namespace], Object: command.NameOf(x.info), Installation: x.installation, guard: x.guard, Named: true}
 	isServiceAccount := x.info.Mapping.Resource == command.CoreResource("serviceaccounts")
-	var err error
 	if isServiceAccount {
 		in.ServiceAccountName, in.Sent = x.info.Name, x.ProbePod(x.info.Name)
 		unstructured.RemoveNestedField(in.Sent.Object, "metadata", "labels", annotations.Probe) // as any other pod
@@ -101,7 +100,7 @@ func (x *explainer) read(ctx context.Context) (*input, error) {
 			return nil, err
 		}
 	}
-	if in.variables, err = x.variables(ctx, in.Sent); err != nil {
+	if err := x.variables(ctx, in); err != nil {
 		return nil, err
 	}
 	if in.ServiceAccount != nil && !in.asks() {
@@ -199,26 +198,22 @@ func (x *explainer) ownerOf(ctx context.Context, reference *metav1.OwnerReferenc
 // topOwnerOf returns the named workload, as the owner of its pods.
 func topOwnerOf(name string, object *unstructured.Unstructured) topOwner {
 	kind, _ := cluster.ByGroupKind(object.GroupVersionKind().GroupKind())
-	return topOwner{Name: name, Kind: kind, ByHand: kind.ByHand(object)}
+	return topOwner{Name: name, UID: object.GetUID(), Kind: kind, ByHand: kind.ByHand(object)}
 }
 
 // variables reads the ConfigMaps that containers take variables from, as far as they can be read.
-func (x *explainer) variables(ctx context.Context, pod *unstructured.Unstructured) (configMaps, error) {
-	text, err := json.Marshal(pod.Object)
+func (x *explainer) variables(ctx context.Context, in *input) error {
+	text, err := json.Marshal(in.Sent)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	names, _, _ := sourcesOf(text) // the API server says what is wrong with the template of a custom kind
-	variables := configMaps{}
 	for _, name := range names {
-		configMap, err := x.typed.CoreV1().ConfigMaps(x.info.Namespace).Get(ctx, name, metav1.GetOptions{})
-		if err == nil {
-			variables.add(x.settings, name, configMap.Data)
-		} else if !apierrors.IsNotFound(err) && !x.lacks(err, "the variables in the ConfigMap "+name) {
-			return nil, fmt.Errorf("configmap %s: %w", name, err)
+		if err := in.readConfigMap(ctx, x.typed, name); err != nil && !apierrors.IsNotFound(err) && !x.lacks(err, "the variables in the ConfigMap "+name) {
+			return fmt.Errorf("configmap %s: %w", name, err)
 		}
 	}
-	return variables, nil
+	return nil
 }
 
 // maxAskers is how many ServiceAccounts are enough for a hint, and maxListed how many are read for it.
@@ -280,6 +275,7 @@ const aboutPods = "running pods"
 // of the explanation does not depend on them.
 func (x *explainer) pods(ctx context.Context, in *input, e *Explanation) {
 	in.AddServiceAccount(in.metadata())
+	x.known = &known{in.Owner.UID, in.Template, in.Answer}
 	rows, err := x.rows(ctx, in.Namespace)
 	if err != nil {
 		f := finding.Unreadable("the "+aboutPods, err)

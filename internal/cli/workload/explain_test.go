@@ -461,13 +461,13 @@ func TestTheFixIsForOneWorkload(t *testing.T) {
 		owner topOwner
 		want  string
 	}{
-		"a Deployment":        {topOwner{"deployment/cart", kind("deployment"), ""}, "Restart its workload: kubectl rollout restart deployment/cart --namespace shop"},
-		"a paused Deployment": {topOwner{"deployment/cart", kind("deployment"), "it is paused"}, "A restart of deployment/cart does not replace the pod: it is paused. Delete the pod, and its controller creates a new one: kubectl delete pod cart-0 --namespace shop"},
+		"a Deployment":        {topOwner{"deployment/cart", "", kind("deployment"), ""}, "Restart its workload: kubectl rollout restart deployment/cart --namespace shop"},
+		"a paused Deployment": {topOwner{"deployment/cart", "", kind("deployment"), "it is paused"}, "A restart of deployment/cart does not replace the pod: it is paused. Delete the pod, and its controller creates a new one: kubectl delete pod cart-0 --namespace shop"},
 		"no owner":            {topOwner{}, "No controller replaces this pod. Delete it, and create it again from its manifest: kubectl delete pod cart-0 --namespace shop"},
-		"a Job":               {topOwner{"job/load", kind("job"), "x"}, "A Job cannot be restarted. Delete it, and create it again from its manifest: kubectl delete job/load --namespace shop"},
-		"a CronJob":           {topOwner{"cronjob/load", kind("cronjob"), "x"}, "The next Job of cronjob/load gets the credentials. To start a Job now: kubectl create job load-again --from=cronjob/load --namespace shop"},
-		"a ReplicaSet":        {topOwner{"replicaset/cart-1", kind("replicaset"), "x"}, "Delete the pod, and its controller creates a new one: kubectl delete pod cart-0 --namespace shop"},
-		"a custom kind":       {topOwner{"rollout/cart", cluster.Kind{}, ""}, "Restart rollout/cart with the program that manages it, or delete the pod, if its controller creates a new one: kubectl delete pod cart-0 --namespace shop"},
+		"a Job":               {topOwner{"job/load", "", kind("job"), "x"}, "A Job cannot be restarted. Delete it, and create it again from its manifest: kubectl delete job/load --namespace shop"},
+		"a CronJob":           {topOwner{"cronjob/load", "", kind("cronjob"), "x"}, "The next Job of cronjob/load gets the credentials. To start a Job now: kubectl create job load-again --from=cronjob/load --namespace shop"},
+		"a ReplicaSet":        {topOwner{"replicaset/cart-1", "", kind("replicaset"), "x"}, "Delete the pod, and its controller creates a new one: kubectl delete pod cart-0 --namespace shop"},
+		"a custom kind":       {topOwner{"rollout/cart", "", cluster.Kind{}, ""}, "Restart rollout/cart with the program that manages it, or delete the pod, if its controller creates a new one: kubectl delete pod cart-0 --namespace shop"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -758,7 +758,6 @@ func TestVariablesThatMakeSDKsIgnoreTheIdentity(t *testing.T) {
 			t.Parallel()
 			in := newInput(t)
 			in.Sent, in.Answer.Pod, in.Live = unstructuredOf(test.pod), unstructuredOf(injectPod(t, test.pod, role)), injectPod(t, test.pod, role)
-			in.variables = configMaps{}
 			if test.configMaps != nil {
 				in.variables.add(in.Settings, "s3", test.configMaps)
 			}

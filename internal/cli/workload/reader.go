@@ -14,6 +14,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
@@ -46,6 +48,8 @@ type reader struct {
 	asker  *Asker
 	// namespaces are the namespaces to look at.
 	namespaces map[string]*Namespace
+	// known is an answer that explain has already, or nil.
+	known *known
 	// missing are the findings about parts that the user may not read.
 	missing    []finding.Finding
 	configMaps ConfigMapLimit
@@ -57,6 +61,13 @@ type guard struct {
 	problem string
 	// off reports whether the guard was read and denies nothing.
 	off bool
+}
+
+// known is the answer about the template of an owner of pods.
+type known struct {
+	owner    types.UID
+	template *unstructured.Unstructured
+	answer   Answer
 }
 
 // query selects the pods to look at.
@@ -221,19 +232,28 @@ func (n *Namespace) ReadPods(ctx context.Context, client kubernetes.Interface, s
 	if err := command.EachObject(ctx, list, n.addPod); err != nil {
 		return err
 	}
-	// Without a ConfigMap, a pod is current as far as can be seen.
-	variables := configMaps{}
 	for _, name := range n.configMaps() {
 		if limit.read == maxConfigMaps {
 			limit.Unread++
 			continue
 		}
 		limit.read++
-		if configMap, err := client.CoreV1().ConfigMaps(n.Name).Get(ctx, name, metav1.GetOptions{}); err == nil {
-			variables.add(n.Settings, name, configMap.Data)
-		}
+		_ = n.readConfigMap(ctx, client, name) // without it, a pod is current as far as can be seen
 	}
-	return n.setConfigMaps(variables)
+	return n.settle()
+}
+
+// readConfigMap reads the relevant variables of a ConfigMap, once.
+func (n *Namespace) readConfigMap(ctx context.Context, client kubernetes.Interface, name string) error {
+	if n.variables[name] != nil {
+		return nil
+	}
+	configMap, err := client.CoreV1().ConfigMaps(n.Name).Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		configMap = new(corev1.ConfigMap)
+	}
+	n.variables.add(n.Settings, name, configMap.Data)
+	return err
 }
 
 // rows reads the pods of a namespace and their owners, asks for the credentials of new
@@ -286,6 +306,12 @@ func (r *reader) ask(ctx context.Context, n *Namespace) error {
 		if err != nil {
 			return err
 		}
+		if r.known != nil && pod == r.known.template {
+			if err := q.answered(&r.known.answer); err != nil {
+				return err
+			}
+			continue
+		}
 		group.Go(func() error {
 			answer := r.asker.Ask(ctx, &n.ObjectMeta, n.serviceAccount(q.pods[0].serviceAccount), pod)
 			return q.answered(&answer)
@@ -301,8 +327,12 @@ func (r *reader) readTemplate(ctx context.Context, n *Namespace, q *question) er
 	if reference == nil {
 		return nil
 	}
-	kind, known := cluster.ByOwner(reference)
-	if !known {
+	kind, isKnown := cluster.ByOwner(reference)
+	switch {
+	case !isKnown:
+		return nil
+	case r.known != nil && r.known.owner == reference.UID:
+		q.template = r.known.template
 		return nil
 	}
 	object, err := r.untyped.Resource(kind.Resource).Namespace(n.Name).Get(ctx, reference.Name, metav1.GetOptions{})

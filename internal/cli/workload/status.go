@@ -97,7 +97,7 @@ type owner struct {
 func NewNamespace(s *annotations.Settings, meta *metav1.ObjectMeta, registration *admissionregistrationv1.MutatingWebhookConfiguration) *Namespace {
 	return &Namespace{
 		ObjectMeta: *meta, Settings: s, called: cluster.CalledFor(registration, s, meta), registration: registration,
-		accounts: map[string]*account{}, owners: map[types.UID]owner{}, read: map[string]bool{}, comparers: map[string]*injected.Comparer{},
+		variables: configMaps{}, accounts: map[string]*account{}, owners: map[types.UID]owner{}, read: map[string]bool{}, comparers: map[string]*injected.Comparer{},
 	}
 }
 
@@ -184,9 +184,8 @@ func (n *Namespace) configMaps() (names []string) {
 	return slices.Compact(names)
 }
 
-// setConfigMaps looks for the pods that the variables of ConfigMaps shadow.
-func (n *Namespace) setConfigMaps(variables configMaps) error {
-	n.variables = variables
+// settle looks for the pods that the variables of ConfigMaps shadow.
+func (n *Namespace) settle() error {
 	for _, p := range n.pods {
 		if p.running == nil {
 			continue
