@@ -275,6 +275,10 @@ func (d *Denial) Unwrap() error { return d.Err }
 // runs after the webhook. For a nil Denial, it returns false.
 func (d *Denial) ShowsCall() bool { return d != nil && (d.By == ByLanyard || d.By == ByGuard) }
 
+// isOthers reports whether another program than Lanyard denied the pod. For a nil Denial, it returns
+// false.
+func (d *Denial) isOthers() bool { return d != nil && (d.By == ByOther || d.By == ByFailedCall) }
+
 // ownWebhook matches the name of a webhook of Lanyard in the message of a failed call.
 var ownWebhook = regexp.MustCompile(regexp.QuoteMeta(`"`+cluster.PodWebhook+`"`) + "|" + regexp.QuoteMeta(`"`+cluster.ProbeWebhook+`"`))
 

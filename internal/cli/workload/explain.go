@@ -100,8 +100,8 @@ type Explanation struct {
 	Guard cluster.Guard `json:"guard,omitempty"`
 	// GuardProblem is the problem with the guard, or empty if the guard is in place.
 	GuardProblem string `json:"guardProblem,omitempty"`
-	// noGuard reports whether the guard is the reason for GuardOff.
-	noGuard bool
+	// noGuard is Row.NoGuard.
+	noGuard string
 	// Findings are all findings: about the ServiceAccount, new pods, the pod, its newest event, and
 	// rights that the user lacks.
 	Findings []finding.Finding `json:"findings"`
@@ -157,18 +157,8 @@ type Container struct {
 	Token bool `json:"token"`
 	// Providers are the providers whose variables point to a file in the token volume.
 	Providers []string `json:"providers,omitempty"`
-	// Reasons are the findings of Lanyard about this container.
-	Reasons []Reason `json:"reasons,omitempty"`
-}
-
-// Reason is a finding about a container. The fields are those of mutate.Finding.
-type Reason struct {
-	Reason reason.Reason `json:"reason"`
-	Field  string        `json:"field,omitempty"`
-	Got    string        `json:"got,omitempty"`
-	Want   string        `json:"want,omitempty"`
-	Detail string        `json:"detail"`
-	Fix    string        `json:"fix,omitempty"`
+	// Reasons are the findings of Lanyard about this container, whose name they do not repeat.
+	Reasons []mutate.Finding `json:"reasons,omitempty"`
 }
 
 // Live is about a running pod.
@@ -205,10 +195,7 @@ func explain(in *input) *Explanation {
 		GuardProblem:      in.problem,
 	}
 	if object := in.metadata(); in.asks() || in.waits() || cluster.Unguarded(in.Settings, object) {
-		e.Guard = cluster.GuardOf(in.Settings, object, in.called)
-		if e.noGuard = in.off && e.Guard == cluster.GuardOn; e.noGuard {
-			e.Guard = cluster.GuardOff
-		}
+		e.Guard, e.noGuard = in.guard.judge(cluster.GuardOf(in.Settings, object, in.called))
 	}
 	if in.Answer.Local != "" && e.New.Outcome != injected.Unknown {
 		e.New.Local, e.New.Limits = true, "other webhooks, policies and quotas were not asked, so it is unknown whether the API server can call Lanyard"
@@ -497,8 +484,9 @@ func (in *input) decide() (*mutate.Decision, error) {
 func (in *input) without() NewPod {
 	decision, err := in.decide()
 	pod, _ := in.ParsePod(in.Sent.GetAnnotations(), in.Sent.GetLabels()[annotations.Inject])
+	called, _ := in.calls(in.Sent.GetLabels())
 	switch {
-	case pod.Insists && in.Answer.Local != "" && !in.isCalled() && !in.off && !in.absent():
+	case pod.Insists && in.Answer.Local != "" && !called && !in.off && !in.absent():
 		return in.insists()
 	case decision == nil && err == nil:
 		return NewPod{Outcome: injected.Without, Finding: finding.Finding{
@@ -522,7 +510,7 @@ func (in *input) without() NewPod {
 	case reason.Injected, reason.AlreadyInjected:
 		return in.uncalled()
 	}
-	if !in.isCalled() {
+	if !called {
 		return in.uncalled()
 	}
 	return in.leftOut(decision)
@@ -577,13 +565,6 @@ func (in *input) absent() bool { return in.Installation != nil && in.Installatio
 // removal is the next step for policies of a removed installation.
 func (in *input) removal() string {
 	return "Remove it, or install Lanyard again: " + cluster.Remove(in.Leftovers)
-}
-
-// isCalled reports whether the API server calls Lanyard for the pod Sent, judging by the webhook
-// configuration.
-func (in *input) isCalled() bool {
-	selected, _ := cluster.Selects(in.registration, in.Sent.GetLabels())
-	return in.called && selected
 }
 
 // uncalled returns the reason why the API server did not call Lanyard for the pod Sent.
@@ -675,7 +656,8 @@ func (in *input) containers(pod metav1.Object, decision *mutate.Decision) []Cont
 		if decision != nil {
 			for _, f := range decision.Findings {
 				if f.Container == c.Name {
-					c.Reasons = append(c.Reasons, Reason{f.Reason, f.Field, f.Got, f.Want, f.Detail, f.Fix})
+					f.Container = ""
+					c.Reasons = append(c.Reasons, f)
 				}
 			}
 		}

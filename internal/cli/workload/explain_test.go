@@ -23,6 +23,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/peer"
 	"github.com/lanyard-dev/lanyard/internal/probe"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/pkg/mutate"
 	"github.com/lanyard-dev/lanyard/pkg/mutate/injected"
 	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
 	"github.com/lanyard-dev/lanyard/test/support/inject"
@@ -369,7 +370,8 @@ func TestRunningPods(t *testing.T) {
 			explained := explain(in)
 			expectNextSteps(t, explained)
 			got := explained.Live
-			if got.State != test.state || !strings.HasPrefix(got.Text, test.why) || (got.Fix != "") != test.fix {
+			failed := Outdated(map[injected.State]int{test.state: 1}) > 0
+			if got.State != test.state || !strings.HasPrefix(got.Text, test.why) || (got.Fix != "") != test.fix || (got.Status == finding.Failed) != failed {
 				t.Errorf("got %+v, want %s and %q", got, test.state, test.why)
 			}
 			if name != "older than asked" && strings.Contains(got.Text, "older") {
@@ -608,9 +610,9 @@ func TestContainers(t *testing.T) {
 	got.Spec.Containers = append(got.Spec.Containers, windows, profile)
 	in.Sent, in.Answer.Pod = unstructuredOf(sent), unstructuredOf(got)
 	want := []Container{
-		{Name: "proxy", Type: "init", Reasons: []Reason{{Reason: reason.ContainerNotSelected, Detail: "the pod's annotations leave it out"}}},
+		{Name: "proxy", Type: "init", Reasons: []mutate.Finding{{Reason: reason.ContainerNotSelected, Detail: "the pod's annotations leave it out"}}},
 		{Name: "main", Type: "container", Token: true, Providers: []string{"aws"}},
-		{Name: "own", Type: "container", Token: true, Reasons: []Reason{{
+		{Name: "own", Type: "container", Token: true, Reasons: []mutate.Finding{{
 			Reason: reason.EnvironmentTaken, Field: "env[AWS_WEB_IDENTITY_TOKEN_FILE]",
 			Detail: "it sets AWS_WEB_IDENTITY_TOKEN_FILE itself and keeps its own aws credentials",
 			Fix:    "Remove AWS_WEB_IDENTITY_TOKEN_FILE from the container to use the injected aws identity.",

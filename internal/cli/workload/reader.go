@@ -63,6 +63,14 @@ type guard struct {
 	off bool
 }
 
+// judge returns whether a ServiceAccount is guarded, and why not although it has the label.
+func (g *guard) judge(labelled cluster.Guard) (judged cluster.Guard, problem string) {
+	if g.off && labelled == cluster.GuardOn {
+		return cluster.GuardOff, g.problem
+	}
+	return labelled, ""
+}
+
 // known is the answer about the template of an owner of pods.
 type known struct {
 	owner    types.UID
@@ -287,9 +295,7 @@ func (r *reader) rows(ctx context.Context, n *Namespace) ([]Row, error) {
 		rows = slices.DeleteFunc(rows, func(row Row) bool { return row.Pods == 0 })
 	}
 	for i := range rows {
-		if r.off && rows[i].Guard == cluster.GuardOn {
-			rows[i].Guard, rows[i].NoGuard = cluster.GuardOff, r.problem
-		}
+		rows[i].Guard, rows[i].NoGuard = r.judge(rows[i].Guard)
 	}
 	return rows, nil
 }

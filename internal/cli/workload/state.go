@@ -5,6 +5,7 @@ package workload
 
 import (
 	"encoding/json"
+	"maps"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -125,10 +126,10 @@ func (r *running) judge() (v verdict, err error) {
 			return v, err
 		}
 	}
-	selected, certain := cluster.Selects(r.registration, r.labelsAtCreation())
+	called, certain := r.calls(r.labelsAtCreation())
 	switch {
 	case v.State == injected.OptedOut:
-	case !r.called || !selected:
+	case !called:
 		v.Comparison = injected.Comparison{State: injected.Excluded}
 	case r.comparer == nil, r.unread: // only the cluster knows
 		v.Ask = true
@@ -170,7 +171,7 @@ func (p *pod) answered(answer *Answer, fresh *injected.Pod) error {
 	switch denial := answer.Denial; {
 	case answer.Err != nil:
 		p.Comparison, p.Problem = unknown, "the credentials of a new pod are unknown: "+answer.Err.Error()
-	case denial != nil && denial.By == ByOther && answer.Local == "" && !n.unread:
+	case denial.isOthers() && answer.Local == "" && !n.unread:
 		p.Local = "the pod of the dry run was denied, but not by Lanyard: " + denial.Error()
 	case denial != nil:
 		p.Comparison, p.Problem = unknown, "a new pod is denied: "+denial.Error()
@@ -222,11 +223,7 @@ func (r *running) labelsAtCreation() map[string]string {
 	if r.annotations[annotations.Injected] == "" || r.labels[annotations.IdentityLabel] != annotations.IdentityInjected {
 		return r.labels
 	}
-	labels := map[string]string{}
-	for key, value := range r.labels {
-		if key != annotations.IdentityLabel {
-			labels[key] = value
-		}
-	}
+	labels := maps.Clone(r.labels)
+	delete(labels, annotations.IdentityLabel)
 	return labels
 }

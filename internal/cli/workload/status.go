@@ -101,6 +101,13 @@ func NewNamespace(s *annotations.Settings, meta *metav1.ObjectMeta, registration
 	}
 }
 
+// calls reports whether the API server calls Lanyard for a pod with these labels, judging by the
+// webhook configuration, and whether that is certain.
+func (n *Namespace) calls(labels map[string]string) (called, certain bool) {
+	selected, certain := cluster.Selects(n.registration, labels)
+	return n.called && selected, certain
+}
+
 // AddServiceAccount adds a ServiceAccount if it asks for an identity.
 func (n *Namespace) AddServiceAccount(object *metav1.PartialObjectMetadata) {
 	if cluster.Unguarded(n.Settings, object) || n.AskForIdentity(object.Annotations) {

@@ -187,12 +187,18 @@ func theirs(t *testing.T, name, role, owner string) *corev1.Pod {
 func TestPodsOfAnotherWebhookAreComparedByMeaning(t *testing.T) {
 	t.Parallel()
 	n := cart(t, true, true)
-	add(t, n, theirs(t, "same", "new", "cart-1"))
+	// The ServiceAccount has no region, so the region is the container's own.
+	region := []corev1.EnvVar{{Name: "AWS_REGION", Value: "eu-central-1"}, {Name: "AWS_DEFAULT_REGION", Value: "eu-central-1"}}
+	same := theirs(t, "same", "new", "cart-1")
+	same.Spec.Containers[0].Env = slices.Concat(region, same.Spec.Containers[0].Env)
+	add(t, n, same)
 	add(t, n, theirs(t, "old", "old", "cart-1"))
 	questions := n.questions()
 	sent, err := questions[0].pod()
 	if err == nil {
-		err = questions[0].answered(&Answer{Answer: probe.Answer{Pod: unstructuredOf(podOf(t, metav1.ObjectMeta{}, "new"))}})
+		fresh := podOf(t, metav1.ObjectMeta{}, "")
+		fresh.Spec.Containers[0].Env = region
+		err = questions[0].answered(&Answer{Answer: probe.Answer{Pod: unstructuredOf(injectFor(t, fresh, aws))}})
 	}
 	if err != nil || len(questions) != 1 {
 		t.Fatalf("got %d questions and error %v, want one question", len(questions), err)
@@ -209,8 +215,9 @@ func TestPodsOfAnotherWebhookAreComparedByMeaning(t *testing.T) {
 	if len(rows) != 1 || rows[0].States[injected.Current] != 1 || rows[0].States[injected.Stale] != 1 || !slices.Equal(rows[0].Differences, want) {
 		t.Errorf("got %+v, want one pod of each state, and %+v", rows, want)
 	}
-	if containers, _, _ := unstructured.NestedSlice(sent.Object, "spec", "containers"); containers[0].(map[string]any)["env"] != nil {
-		t.Errorf("got %v, want a dry run without the variables of the other webhook", sent)
+	containers, _, _ := unstructured.NestedSlice(sent.Object, "spec", "containers")
+	if env, _ := containers[0].(map[string]any)["env"].([]any); len(env) != len(region) {
+		t.Errorf("got %v, want a dry run with only the container's own variables", sent)
 	}
 }
 
@@ -300,99 +307,6 @@ func TestGuards(t *testing.T) {
 	}
 }
 
-func TestExcludedNamespacesAskNothing(t *testing.T) {
-	t.Parallel()
-	n := cart(t, false, true)
-	add(t, n, podOf(t, metav1.ObjectMeta{Name: "a"}, ""))
-	add(t, n, podOf(t, metav1.ObjectMeta{Name: "b"}, "old"))
-	if questions := n.questions(); len(questions) > 0 {
-		t.Errorf("got %v", questions)
-	}
-	rows := n.Rows()
-	for i := range rows {
-		if row := &rows[i]; row.States[injected.Excluded] != 1 || row.Outdated() > 0 {
-			t.Errorf("got %+v, want 1 excluded pod", row)
-		}
-	}
-	if len(rows) != 2 {
-		t.Errorf("got %+v, want 2 rows", rows)
-	}
-}
-
-// The objectSelector sees the labels that a pod has before the injection, and only the API server
-// evaluates matchConditions.
-func TestPodsThatTheWebhookSelects(t *testing.T) {
-	t.Parallel()
-	selector := func(key string, operator metav1.LabelSelectorOperator, values ...string) admissionregistrationv1.MutatingWebhook {
-		return admissionregistrationv1.MutatingWebhook{Name: cluster.PodWebhook, ObjectSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: key, Operator: operator, Values: values}}}}
-	}
-	conditional := admissionregistrationv1.MutatingWebhook{Name: cluster.PodWebhook, MatchConditions: []admissionregistrationv1.MatchCondition{{Name: "not-a-mirror-pod"}, {Name: "own", Expression: "false"}}}
-	for sentence, test := range map[string]struct {
-		role    string
-		webhook admissionregistrationv1.MutatingWebhook
-		want    injected.State
-	}{
-		"the objectSelector does not select it":    {"", selector("tier", metav1.LabelSelectorOpExists), injected.Excluded},
-		"the objectSelector leaves injected ones":  {"new", selector("lanyard.dev/identity", metav1.LabelSelectorOpNotIn, "injected"), injected.Current},
-		"the matchConditions may exclude it":       {"", conditional, injected.Unknown},
-		"the matchConditions have not excluded it": {"new", conditional, injected.Current},
-	} {
-		t.Run(sentence, func(t *testing.T) {
-			t.Parallel()
-			n := NewNamespace(newSettings(t), &metav1.ObjectMeta{Name: "shop"}, &admissionregistrationv1.MutatingWebhookConfiguration{Webhooks: []admissionregistrationv1.MutatingWebhook{test.webhook}})
-			n.AddServiceAccount(object("cart", aws, true))
-			add(t, n, podOf(t, metav1.ObjectMeta{Name: "a"}, test.role))
-			if rows := n.Rows(); len(rows) != 1 || rows[0].States[test.want] != 1 {
-				t.Errorf("got %+v, want %s", rows, test.want)
-			}
-		})
-	}
-}
-
-// The rules cannot judge a pod if the settings were not read, or if they deny a new one. A pod that
-// opts out asks for nothing in any case.
-func TestPodsThatTheRulesCannotJudge(t *testing.T) {
-	t.Parallel()
-	fresh := func(role string) Answer {
-		return Answer{Answer: probe.Answer{Pod: unstructuredOf(podOf(t, metav1.ObjectMeta{Name: "a"}, role))}}
-	}
-	for sentence, test := range map[string]struct {
-		meta   metav1.ObjectMeta
-		role   string
-		values map[string]string // of the ServiceAccount
-		unread bool
-		answer Answer
-		want   injected.State
-		asked  int
-	}{
-		"the settings were not read, and a new pod is the same": {metav1.ObjectMeta{}, "new", aws, true, fresh("new"), injected.Current, 1},
-		"the settings were not read, and a new pod is another":  {metav1.ObjectMeta{}, "new", aws, true, fresh("other"), injected.Stale, 1},
-		"the settings were not read, and a quota is exceeded":   {metav1.ObjectMeta{}, "new", aws, true, *denied(ByOther, "no"), injected.Unknown, 1},
-		"the rules deny a new pod, and the cluster does not":    {metav1.ObjectMeta{}, "new", map[string]string{"lanyard.dev/aws-role-arn": "x"}, false, fresh("new"), injected.Current, 1},
-		"it opts out": {metav1.ObjectMeta{Labels: map[string]string{"lanyard.dev/inject": "false"}}, "", aws, true, fresh("new"), injected.OptedOut, 0},
-		"it is left to another webhook": {
-			metav1.ObjectMeta{Annotations: map[string]string{"azure.workload.identity/use-identity-binding": "true"}}, "",
-			map[string]string{"lanyard.dev/azure-client-id": "00000000-0000-0000-0000-000000000001", "lanyard.dev/azure-tenant-id": "a.example"}, true, fresh(""), injected.OptedOut, 0,
-		},
-	} {
-		t.Run(sentence, func(t *testing.T) {
-			t.Parallel()
-			s := newSettings(t)
-			s.Peers = []string{"azure"}
-			s.PeerContainers, s.PeerTokens = peer.Rules(peer.All())
-			n := NewNamespace(s, &metav1.ObjectMeta{Name: "shop"}, nil)
-			n.unread = test.unread
-			n.AddServiceAccount(object("cart", test.values, true))
-			test.meta.Name = "a"
-			add(t, n, podOf(t, test.meta, test.role))
-			asked, err := answering(n, test.answer)
-			if rows := n.Rows(); err != nil || asked != test.asked || len(rows) != 1 || rows[0].States[test.want] != 1 {
-				t.Errorf("got %d questions, error %v and %+v, want %d and %s", asked, err, rows, test.asked, test.want)
-			}
-		})
-	}
-}
-
 // answering gives each question the same answer, and counts the questions.
 func answering(n *Namespace, answer Answer) (asked int, err error) {
 	for _, q := range n.questions() {
@@ -402,39 +316,101 @@ func answering(n *Namespace, answer Answer) (asked int, err error) {
 	return asked, err
 }
 
-// The cluster is asked about a pod that differs by the rules of the webhook.
-func TestPodsThatTheClusterJudges(t *testing.T) {
-	t.Parallel()
-	fresh := func(role string) Answer {
-		return Answer{Answer: probe.Answer{Pod: unstructuredOf(podOf(t, metav1.ObjectMeta{Name: "a"}, role))}}
+// webhooks returns a registration of Lanyard's webhook with a selector of pods and matchConditions.
+func webhooks(selector *metav1.LabelSelector, conditions ...string) *admissionregistrationv1.MutatingWebhookConfiguration {
+	w := admissionregistrationv1.MutatingWebhook{Name: cluster.PodWebhook, ObjectSelector: selector}
+	for _, name := range conditions {
+		w.MatchConditions = append(w.MatchConditions, admissionregistrationv1.MatchCondition{Name: name})
 	}
+	return &admissionregistrationv1.MutatingWebhookConfiguration{Webhooks: []admissionregistrationv1.MutatingWebhook{w}}
+}
+
+// The rules of the webhook judge a pod. The cluster is asked only if it may know better.
+func TestTheStateOfAPod(t *testing.T) {
+	t.Parallel()
+	pod := func(role string) *corev1.Pod { return podOf(t, metav1.ObjectMeta{Name: "a"}, role) }
+	fresh := func(role string) Answer { return Answer{Answer: probe.Answer{Pod: unstructuredOf(pod(role))}} }
+	optedOut, bound := pod(""), pod("")
+	optedOut.Labels = map[string]string{"lanyard.dev/inject": "false"}
+	bound.Annotations = map[string]string{"azure.workload.identity/use-identity-binding": "true"}
+	azure := map[string]string{"lanyard.dev/azure-client-id": "00000000-0000-0000-0000-000000000001", "lanyard.dev/azure-tenant-id": "a.example"}
+	excluded := func(n *Namespace) { n.called = false }
+	unread := func(n *Namespace) { n.unread = true }
+	registered := func(r *admissionregistrationv1.MutatingWebhookConfiguration) func(n *Namespace) {
+		return func(n *Namespace) { n.registration = r }
+	}
+	account := func(values map[string]string) func(n *Namespace) {
+		return func(n *Namespace) { n.keep(object("cart", values, true)) }
+	}
+	takes := func(env ...corev1.EnvVar) *corev1.Pod {
+		p := pod("")
+		p.Spec.Containers[0].Env = env
+		p.Spec.Containers[0].EnvFrom = []corev1.EnvFromSource{{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "env"}}}}
+		return injectFor(t, p, azure)
+	}
+	withConfigMap := func(n *Namespace) {
+		account(azure)(n)
+		n.variables.add(n.Settings, "env", map[string]string{"AZURE_TOKEN_CREDENTIALS": "dev"})
+	}
+	tier := webhooks(&metav1.LabelSelector{MatchLabels: map[string]string{"tier": "cloud"}})
+	notInjected := webhooks(&metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "lanyard.dev/identity", Operator: metav1.LabelSelectorOpNotIn, Values: []string{"injected"}}}})
+	conditional := webhooks(nil, "not-a-mirror-pod", "own")
+	const others, isDenied = "the pod of the dry run was denied, but not by Lanyard: no", "a new pod is denied: "
 	for sentence, test := range map[string]struct {
-		role, problem, local string
-		answer               Answer
-		want                 injected.State
+		pod            *corev1.Pod
+		change         func(*Namespace)
+		answer         *Answer // nil if the cluster is not asked
+		want           injected.State
+		problem, local string
 	}{
-		"the cluster makes the same pod":      {"old", "", "", fresh("old"), injected.Current},
-		"the cluster makes another pod":       {"old", "", "", fresh("new"), injected.Stale},
-		"it has none, and a new pod gets one": {"", "", "", fresh("new"), injected.Without},
-		"neither gets one":                    {"", "a new pod has no credentials from Lanyard", "", fresh(""), injected.Unknown},
-		"a new pod is denied":                 {"old", "a new pod is denied: no", "", *denied(ByGuard, "no"), injected.Unknown},
-		"another program denies a new pod":    {"old", "", "the pod of the dry run was denied, but not by Lanyard: no", *denied(ByOther, "no"), injected.Stale},
-		"the cluster cannot be asked":         {"old", "", "you may not", Answer{Local: "you may not"}, injected.Stale},
-		"the answer is not known":             {"old", "the credentials of a new pod are unknown: EOF", "", Answer{Answer: probe.Answer{Err: errors.New("EOF")}}, injected.Unknown},
+		"it has what the rules say":                                  {pod("new"), nil, nil, injected.Current, "", ""},
+		"a variable of a ConfigMap shadows":                          {takes(), withConfigMap, nil, Shadowed, "", ""},
+		"a variable of its own hides that of the ConfigMap":          {takes(corev1.EnvVar{Name: "AZURE_TOKEN_CREDENTIALS", Value: "prod"}), withConfigMap, nil, injected.Current, "", ""},
+		"the namespace is excluded":                                  {pod("old"), excluded, nil, injected.Excluded, "", ""},
+		"the objectSelector does not select it":                      {pod(""), registered(tier), nil, injected.Excluded, "", ""},
+		"the objectSelector leaves out injected pods":                {pod("new"), registered(notInjected), nil, injected.Current, "", ""},
+		"the matchConditions have not excluded it":                   {pod("new"), registered(conditional), nil, injected.Current, "", ""},
+		"the matchConditions may exclude it":                         {pod(""), registered(conditional), new(fresh("new")), injected.Without, "", ""},
+		"it opts out, and the settings are not known":                {optedOut, unread, nil, injected.OptedOut, "", ""},
+		"it is left to another webhook":                              {bound, func(n *Namespace) { unread(n); account(azure)(n) }, nil, injected.OptedOut, "", ""},
+		"the settings are not known, and a new pod is the same":      {pod("new"), unread, new(fresh("new")), injected.Current, "", ""},
+		"the settings are not known, and a new pod is another":       {pod("new"), unread, new(fresh("other")), injected.Stale, "", ""},
+		"the settings are not known, and a quota is exceeded":        {pod("new"), unread, denied(ByOther, "no"), injected.Unknown, isDenied + "no", ""},
+		"the rules deny a new pod, and the cluster does not":         {pod("new"), account(map[string]string{"lanyard.dev/aws-role-arn": "x"}), new(fresh("new")), injected.Current, "", ""},
+		"the cluster makes the same pod":                             {pod("old"), nil, new(fresh("old")), injected.Current, "", ""},
+		"the cluster makes another pod":                              {pod("old"), nil, new(fresh("new")), injected.Stale, "", ""},
+		"it has none, and a new pod gets one":                        {pod(""), nil, new(fresh("new")), injected.Without, "", ""},
+		"neither gets one":                                           {pod(""), nil, new(fresh("")), injected.Unknown, "a new pod has no credentials from Lanyard", ""},
+		"a new pod is denied":                                        {pod("old"), nil, denied(ByGuard, "no"), injected.Unknown, isDenied + "no", ""},
+		"another program denies a new pod":                           {pod("old"), nil, denied(ByOther, "no"), injected.Stale, "", others},
+		"the webhook of another program fails":                       {pod("old"), nil, denied(ByFailedCall, "no"), injected.Stale, "", others},
+		"the rules are evaluated here, and deny a pod":               {pod("old"), nil, &Answer{Local: "you may not", Denial: denied(ByOther, "no").Denial}, injected.Unknown, isDenied + "no", ""},
+		"the rules are evaluated here, on the pod as it was created": {pod("old"), nil, &Answer{Local: "you may not", Answer: fresh("old").Answer}, injected.Stale, "", "you may not"},
+		"the answer is not known":                                    {pod("old"), nil, &Answer{Answer: probe.Answer{Err: errors.New("EOF")}}, injected.Unknown, "the credentials of a new pod are unknown: EOF", ""},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			t.Parallel()
-			n := cart(t, true, true)
-			add(t, n, podOf(t, metav1.ObjectMeta{Name: "a"}, test.role))
-			asked, err := answering(n, test.answer)
-			if err != nil || asked != 1 {
-				t.Fatalf("got %d questions and error %v", asked, err)
+			s := newSettings(t)
+			s.Peers = []string{"azure"}
+			s.PeerContainers, s.PeerTokens = peer.Rules(peer.All())
+			n := NewNamespace(s, &metav1.ObjectMeta{Name: "shop"}, nil)
+			n.AddServiceAccount(object("cart", aws, true))
+			if test.change != nil {
+				test.change(n)
+			}
+			add(t, n, test.pod)
+			wantAsked, answer := 0, Answer{}
+			if test.answer != nil {
+				wantAsked, answer = 1, *test.answer
+			}
+			if asked, err := answering(n, answer); err != nil || asked != wantAsked {
+				t.Fatalf("got %d questions and error %v, want %d", asked, err, wantAsked)
 			}
 			rows := n.Rows()
 			if len(rows) != 1 || rows[0].States[test.want] != 1 || !strings.HasPrefix(rows[0].Problem, test.problem) || (rows[0].Problem == "") != (test.problem == "") || rows[0].Local != test.local {
-				t.Errorf("got %+v, want %s", rows, test.want)
+				t.Errorf("got %+v, want %s, %q and %q", rows, test.want, test.problem, test.local)
 			}
-			if asked, err := answering(n, test.answer); asked > 0 || err != nil {
+			if asked, err := answering(n, answer); asked > 0 || err != nil {
 				t.Errorf("got %d questions and error %v after the answer", asked, err)
 			}
 		})

@@ -12,7 +12,6 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -144,18 +143,6 @@ var _ = Describe("explain", Ordered, func() {
 		}).Should(And(ContainSubstring("allowed identities  -\n"), ContainSubstring("new pods: denied (identity_not_allowed)")))
 	})
 
-	It("has the words of status for a pod in an excluded namespace", func(ctx SpecContext) {
-		_, err := env.client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "not-called", Labels: map[string]string{"lanyard.dev/inject": "disabled"}}}, metav1.CreateOptions{})
-		Expect(err).NotTo(HaveOccurred())
-		newServiceAccount(ctx, "not-called", "cart", map[string]string{"lanyard.dev/aws-role-arn": role})
-		_, err = env.client.CoreV1().Pods("not-called").Create(ctx, newPod("cart", "cart"), metav1.CreateOptions{})
-		Expect(err).NotTo(HaveOccurred())
-		_, explained, _ := lanyard(ctx, "explain", "pod/cart", "--namespace", "not-called", "--output", "jsonpath={.guard} {.new.outcome} {.live.state}")
-		Expect(explained).To(Equal("excluded excluded excluded"))
-		_, listed, _ := lanyard(ctx, "status", "--namespace", "not-called", "--output", "jsonpath={.workloads[0].guard}")
-		Expect(listed).To(Equal("excluded"))
-	})
-
 	It("explains a ServiceAccount to a user with the role view in one namespace", func(ctx SpecContext) {
 		newServiceAccount(ctx, "explained", "web", map[string]string{"lanyard.dev/aws-role-arn": role})
 		bind(ctx, "explained", "view", "on-call")
@@ -203,26 +190,6 @@ var _ = Describe("explain", Ordered, func() {
 			return err
 		}).Should(MatchError(ContainSubstring("lanyard: identity_required: ")))
 		expectOutputs(ctx, "explain-required", command.ExitFound, "explain", "sa/late", "--namespace", "explained")
-	})
-
-	It("has the advice for a Job", func(ctx SpecContext) {
-		job, err := env.client.BatchV1().Jobs("explained").Create(ctx, &batchv1.Job{
-			ObjectMeta: metav1.ObjectMeta{Name: "load"}, Spec: batchv1.JobSpec{Template: corev1.PodTemplateSpec{Spec: func() corev1.PodSpec {
-				spec := newPod("", "cart").Spec
-				spec.RestartPolicy = corev1.RestartPolicyNever
-				return spec
-			}()}},
-		}, metav1.CreateOptions{})
-		Expect(err).NotTo(HaveOccurred())
-		pod := newPod("load-old", "cart")
-		pod.Annotations = map[string]string{"lanyard.dev/inject": "false"}
-		pod.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(job, batchv1.SchemeGroupVersion.WithKind("Job"))}
-		_, err = env.client.CoreV1().Pods("explained").Create(ctx, pod, metav1.CreateOptions{})
-		Expect(err).NotTo(HaveOccurred())
-		_, err = env.client.CoreV1().Pods("explained").Patch(ctx, "load-old", types.MergePatchType, []byte(`{"metadata":{"annotations":{"lanyard.dev/inject":null}}}`), metav1.PatchOptions{})
-		Expect(err).NotTo(HaveOccurred())
-		_, out, _ := lanyard(ctx, "explain", "pod/load-old", "--namespace", "explained")
-		Expect(out).To(And(ContainSubstring("this pod: without\n"), ContainSubstring("-> A Job cannot be restarted. Delete it, and create it again from its manifest: kubectl delete job/load --namespace explained\n")))
 	})
 
 	It("reports a ServiceAccount that does not exist", func(ctx SpecContext) {

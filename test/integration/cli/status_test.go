@@ -94,11 +94,6 @@ var _ = Describe("status", Ordered, func() {
 		expectOutputs(ctx, "status-stale", command.ExitFound, "status", "--namespace", "counted", "--stale")
 	})
 
-	It("finds the same in all namespaces", func(ctx SpecContext) {
-		_, out, _ := lanyard(ctx, "status", "--all-namespaces", "--stale")
-		Expect(out).To(MatchRegexp(`counted +cart +guarded +deployment/cart +4 +1 +1 +1 +1 opted-out\n`))
-	})
-
 	It("says that nothing is outdated", func(ctx SpecContext) {
 		newNamespace(ctx, "fresh")
 		code, out, _ := lanyard(ctx, "status", "--namespace", "fresh", "--stale")
@@ -257,21 +252,6 @@ var _ = Describe("status of some objects", Ordered, func() {
 		Expect(code).To(Equal(command.ExitFound))
 	})
 
-	It("does not list a workload for a restart that a pod only names as its owner", func(ctx SpecContext) {
-		newNamespace(ctx, "forged")
-		newServiceAccount(ctx, "forged", "cart", nil)
-		newServiceAccount(ctx, "forged", "payments", nil)
-		newDeployment(ctx, "forged", "payments", "payments")
-		forged := newPod("forged", "cart")
-		forged.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "Deployment", Name: "payments", UID: "x", Controller: new(true)}}
-		_, err := env.client.CoreV1().Pods("forged").Create(ctx, forged, metav1.CreateOptions{})
-		Expect(err).NotTo(HaveOccurred())
-		reannotate(ctx, "forged", "cart", map[string]string{"lanyard.dev/aws-role-arn": role})
-		expectInjected(ctx, "forged", "cart", "aws")
-		_, out, errOut := lanyard(ctx, "status", "--stale", "-o", "name", "-n", "forged")
-		Expect(out).To(BeEmpty())
-		Expect(errOut).To(ContainSubstring("no restart replaces the pods of pod/forged"))
-	})
 })
 
 var _ = Describe("a pod with variables of its own", Ordered, func() {
