@@ -94,7 +94,7 @@ func TestTheErrorsOfCallsHaveTheirCauses(t *testing.T) {
 		want    string // is in the cause
 	}{
 		"no response":                  {nil, dialing(&net.OpError{Op: "dial", Net: "tcp", Err: os.ErrDeadlineExceeded}), "NetworkPolicy"},
-		"the timeout of the call":      {nil, dialing(errors.New("context deadline exceeded")), "NetworkPolicy"},
+		"the timeout of the call":      {nil, dialing(errors.New("context deadline exceeded")), "or the replicas hang"},
 		"nothing listens":              {nil, dialing(refused(syscall.ECONNREFUSED)), "no replica is ready, or the ports"},
 		"a firewall rejects":           {nil, dialing(refused(syscall.EHOSTUNREACH)), "a firewall of the node rejects"},
 		"no address":                   {nil, dialing(&net.DNSError{Err: "no such host", Name: "lanyard.example.com", IsNotFound: true}), "cannot resolve"},
@@ -115,7 +115,7 @@ func TestTheErrorsOfCallsHaveTheirCauses(t *testing.T) {
 		"404":                          {status(404, ""), nil, "different versions"},
 		"413":                          {status(413, ""), nil, "too large"},
 		"429":                          {status(429, ""), nil, "reaches no replica"},
-		"500":                          {status(500, "oops"), nil, "internal error"},
+		"500":                          {status(500, "oops"), nil, "a proxy in front of it"},
 		"503":                          {status(503, ""), nil, "reaches no replica"},
 		"504":                          {status(504, ""), nil, "reaches no replica"},
 		"400":                          {status(400, ""), nil, "a program other than lanyard-webhook"},
@@ -141,7 +141,7 @@ func TestOtherErrorsOfCallsHaveTheirCauses(t *testing.T) {
 	for message, want := range map[string]string{
 		`tls: failed to verify certificate: x509: certificate has expired or is not yet valid: current time 2026-01-02T03:04:05Z is after 2026-01-01T00:00:00Z`: "was not renewed, or a clock",
 		`received invalid webhook response: expected webhook response of admission.k8s.io/v1, Kind=AdmissionReview, got /, Kind=`:                               "a program other than lanyard-webhook",
-		`Post "https://x.example.com:443/": proxyconnect tcp: dial tcp 10.0.0.1:3128: i/o timeout`:                                                              "drops the connection",
+		`Post "https://x.example.com:443/": proxyconnect tcp: dial tcp 10.0.0.1:3128: i/o timeout`:                                                              "to its proxy",
 		`Post "https://lanyard-webhook.lanyard-system.svc:443/mutate-v1-pod?timeout=5s": Proxy Authentication Required`:                                         "to its proxy",
 		`Post "https://lanyard-webhook.lanyard-system.svc:443/mutate-v1-pod?timeout=5s": read tcp 10.0.0.1:1->10.96.0.1:443: read: connection reset by peer`:    "the connection was closed",
 		`Post "https://lanyard-webhook.lanyard-system.svc:443/validate-v1-serviceaccount?timeout=5s": dial tcp 10.96.0.10:443: connect: connection refused`:     "no replica is ready",

@@ -52,7 +52,7 @@ func BenchmarkLargeCluster(b *testing.B) {
 func measure(b *testing.B, args []string) {
 	b.Helper()
 	var first time.Duration
-	var memory float64
+	var own, resident float64
 	for b.Loop() {
 		command := exec.CommandContext(b.Context(), *lanyard, args...)
 		command.Stderr = os.Stderr
@@ -64,8 +64,12 @@ func measure(b *testing.B, args []string) {
 		if err := command.Start(); err != nil {
 			b.Fatal(err)
 		}
-		ended, peak := make(chan struct{}), make(chan float64)
-		go func() { peak <- peakMiB(command.Process.Pid, ended) }()
+		ended, measured := make(chan struct{}), make(chan struct{})
+		go func() {
+			defer close(measured)
+			a, b := peakMiB(command.Process.Pid, ended)
+			own, resident = max(own, a), max(resident, b)
+		}()
 		lines := bufio.NewReader(output)
 		if _, err := lines.ReadString('\n'); err != nil {
 			b.Fatalf("first line: %v", err)
@@ -75,29 +79,39 @@ func measure(b *testing.B, args []string) {
 			b.Fatal(err)
 		}
 		close(ended)
-		memory = max(memory, <-peak)
+		<-measured
 		_ = command.Wait() // check finds that parts of the cluster are missing
 	}
 	b.ReportMetric(first.Seconds(), "first-line-sec")
-	b.ReportMetric(memory, "MiB")
+	b.ReportMetric(own, "own-MiB")
+	b.ReportMetric(resident, "resident-MiB")
 }
 
-// peakMiB returns the highest resident memory of a process until it ends. The rusage of a process
-// does not tell: it begins with the memory of its parent.
-func peakMiB(pid int, ended <-chan struct{}) (peak float64) {
+// peakMiB returns the highest memory of a process until it ends: that of its own, and all that is
+// resident, with the pages of the program's file. The rusage of a process does not tell: it begins
+// with the memory of its parent.
+func peakMiB(pid int, ended <-chan struct{}) (own, resident float64) {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	for {
-		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-		if _, rest, found := strings.Cut(string(text), "VmHWM:"); err == nil && found {
-			if kib, err := strconv.Atoi(strings.Fields(rest)[0]); err == nil {
-				peak = max(peak, float64(kib)/1024)
-			}
+		if text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid)); err == nil {
+			own, resident = max(own, mib(string(text), "RssAnon:")), max(resident, mib(string(text), "VmHWM:"))
 		}
 		select {
 		case <-tick.C:
 		case <-ended:
-			return peak
+			return own, resident
 		}
 	}
+}
+
+// mib returns the value of a line of /proc/PID/status, or 0 if the process has ended.
+func mib(status, name string) float64 {
+	_, rest, _ := strings.Cut(status, name)
+	fields := strings.Fields(rest)
+	if len(fields) == 0 {
+		return 0
+	}
+	kib, _ := strconv.Atoi(fields[0]) // 0 if it is no number
+	return float64(kib) / 1024
 }

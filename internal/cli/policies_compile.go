@@ -5,6 +5,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 
@@ -71,8 +72,12 @@ func (k *compiler) accounts(ctx context.Context) ([]policies.Account, error) {
 	if k.fromCluster {
 		read = k.readCluster
 	}
+	var twice error
 	err := read(ctx, func(kind string, object annotations.Metadata) {
 		if kind == "Namespace" {
+			if namespaces[object.GetName()] != nil { // one of them may allow what the other denies
+				twice = fmt.Errorf("namespace %q occurs twice in the files. Remove one of them", object.GetName())
+			}
 			namespaces[object.GetName()] = annotations.NamespaceObject(object)
 		} else {
 			accounts = append(accounts, policies.Account{ServiceAccount: annotations.ServiceAccountObject(object)})
@@ -81,7 +86,7 @@ func (k *compiler) accounts(ctx context.Context) ([]policies.Account, error) {
 	for i := range accounts {
 		accounts[i].Namespace = namespaces[accounts[i].ServiceAccount.Namespace]
 	}
-	return accounts, err
+	return accounts, cmp.Or(err, twice)
 }
 
 // fromFiles calls do for each ServiceAccount and Namespace in the files.

@@ -25,6 +25,21 @@ func TestPolicies(t *testing.T) {
 	if err := os.WriteFile(adopts, []byte("adopt: [eks]\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	accounts := filepath.Join(t.TempDir(), "accounts.yaml")
+	if err := os.WriteFile(accounts, []byte(`apiVersion: v1
+kind: ServiceAccount
+metadata: {name: cart, namespace: shop, annotations: {lanyard.dev/audience: vault}}
+---
+apiVersion: v1
+kind: Namespace
+metadata: {name: shop, annotations: {lanyard.dev/allowed-identities: other}}
+---
+apiVersion: v1
+kind: Namespace
+metadata: {name: shop}
+`), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for name, test := range map[string]struct {
 		args          []string
 		with, without string
@@ -37,6 +52,7 @@ func TestPolicies(t *testing.T) {
 		"a name":    {args: []string{"--name", "second"}, with: "name: second-deny-pods", without: "lanyard-deny-pods"},
 		"a source":  {args: []string{"--config", file, "--providers", "aws"}, with: `lanyard.dev/policies: '{"config":{"aws-default-region":"eu-central-1"},"providers":["aws"]}'`},
 		"adoption":  {args: []string{"--config", adopts}, wantErr: "adopt: policies cannot adopt"},
+		"limits":    {args: []string{"--compile", accounts}, wantErr: `namespace "shop" occurs twice in the files. Remove one of them`},
 		"no file":   {args: []string{"--config", file + "x"}, wantErr: "no such file"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -4,7 +4,9 @@
 package cli
 
 import (
+	"fmt"
 	"net/http"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -42,4 +44,50 @@ func TestNoCommandReadsAPartTwice(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Who creates a pod writes its owner references, and so do the authors of its owners.
+func TestExplainReadsNoSecretAndEachOwnerOnce(t *testing.T) {
+	t.Parallel()
+	const in = "/api/v1/namespaces/namespace-000/"
+	of := func(kind, name, owner, ownerName string) string {
+		return fmt.Sprintf(`{"kind":%q,"apiVersion":"v1","metadata":{"namespace":"namespace-000","name":%q,"uid":%[2]q,`+
+			`"ownerReferences":[{"apiVersion":"v1","kind":%q,"name":%q,"uid":%[4]q,"controller":true}]},"spec":{"serviceAccountName":"account-000","containers":[{"name":"c"}]}}`, kind, name, owner, ownerName)
+	}
+	// stop is more than any reader needs.
+	const stop = 100
+	for owner, most := range map[string]int{"Secret": 0, "ConfigMap": 10} {
+		t.Run(owner, func(t *testing.T) {
+			t.Parallel()
+			reads, mux := 0, http.NewServeMux()
+			mux.Handle("/", smallCluster(t))
+			mux.HandleFunc("GET /api/v1", func(w http.ResponseWriter, _ *http.Request) {
+				var resources []string
+				for _, kind := range []string{"Pod", "Secret", "ConfigMap"} {
+					resources = append(resources, fmt.Sprintf(`{"name":"%ss","kind":%q,"namespaced":true,"singularName":%q,"verbs":["get"]}`, strings.ToLower(kind), kind, strings.ToLower(kind)))
+				}
+				reply(w, `{"kind":"APIResourceList","groupVersion":"v1","resources":[`+strings.Join(resources, ",")+`]}`)
+			})
+			mux.HandleFunc("GET "+in+"events", func(w http.ResponseWriter, r *http.Request) { page(w, r, "Event", 0, nil) })
+			mux.HandleFunc("GET "+in+"pods/forged", func(w http.ResponseWriter, _ *http.Request) { reply(w, of("Pod", "forged", owner, "circle")) })
+			mux.HandleFunc("GET "+in+strings.ToLower(owner)+"s/circle", func(w http.ResponseWriter, _ *http.Request) {
+				if reads++; reads > stop {
+					w.WriteHeader(http.StatusNotFound)
+					return
+				}
+				reply(w, of(owner, "circle", owner, "circle"))
+			})
+			_, out, errOut := runAgainst(t, mux, "", "explain", "pod/forged", "--namespace", "namespace-000", "--config", emptyFile(t))
+			if !strings.Contains(out, "pod/forged in namespace namespace-000") || reads > most {
+				t.Errorf("got %d reads of the owner, want at most %d:\n%s%s", reads, most, out, errOut)
+			}
+		})
+	}
+}
+
+func emptyFile(t *testing.T) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "config.yaml")
+	write(t, file, "")
+	return file
 }

@@ -93,7 +93,10 @@ func TestExamples(t *testing.T) {
 			if line = strings.TrimSpace(line); line == "" || strings.HasPrefix(line, "#") {
 				continue
 			}
-			line, _, _ = strings.Cut(line, " | ")
+			line, filter, _ := strings.Cut(line, " | ")
+			if cmd.Name() == "check" && strings.HasPrefix(filter, "jq ") && !strings.HasPrefix(filter, "jq '.findings[]") {
+				t.Errorf("example %q: got %q, want a filter of .findings[]", line, filter)
+			}
 			line, _, _ = strings.Cut(line, " > ")
 			args := strings.Fields(line)
 			if args[0] != "lanyard" {

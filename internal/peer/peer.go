@@ -299,6 +299,8 @@ type Registration struct {
 	// reinvocationPolicy IfNeeded.
 	Webhooks []string
 	Again    bool
+	// Namespaces are the namespaces of its Services, where the program runs.
+	Namespaces []string
 }
 
 // Registers reports whether a webhook configuration is the peer's, by its name, its label

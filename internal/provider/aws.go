@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
@@ -46,7 +47,7 @@ func aws() *annotations.Provider {
 		Profiles:        &annotations.Profiles{Parameter: "role-arn", Source: "source-profile", Selectors: []string{"AWS_PROFILE", "AWS_DEFAULT_PROFILE"}},
 		Variables: []annotations.Variable{
 			// Go, Java and Python prefer these to the profile of AWS_PROFILE.
-			{Name: "AWS_ROLE_ARN", Value: "{role-arn}", Direct: true},
+			{Name: "AWS_ROLE_ARN", Value: "{role-arn}", Needed: true, Direct: true},
 			{Name: "AWS_WEB_IDENTITY_TOKEN_FILE", Value: "{token-file}", Credential: true, Direct: true},
 			{Name: "AWS_ROLE_SESSION_NAME", Value: "{default-session-name}", PodName: "session-name", Direct: true},
 			// Without it, botocore before mid-2025, the Go SDK v1, Java v1 and others
@@ -57,15 +58,19 @@ func aws() *annotations.Provider {
 			{Name: "AWS_DEFAULT_REGION", Value: "{region}", Group: "region"},
 			{Name: "AWS_CONFIG_FILE", Value: "{credential-file}", Profiles: true},
 		},
-		// Static keys come first in every SDK's chain. JavaScript prefers a profile
-		// and its files, boto3 a profile. Container credentials come after the token in
-		// every chain, so they shadow nothing. Sources: aws-sdk-go-v2, config/env_config.go;
-		// botocore, configprovider.py; @aws-sdk/credential-provider-node, defaultProvider.ts.
-		Shadows: []annotations.Shadow{
-			{Name: "AWS_ACCESS_KEY_ID"}, {Name: "AWS_SECRET_ACCESS_KEY"}, {Name: "AWS_ACCESS_KEY"}, {Name: "AWS_SECRET_KEY"},
-			{Name: "AWS_PROFILE"}, {Name: "AWS_DEFAULT_PROFILE"}, {Name: "AWS_SHARED_CREDENTIALS_FILE"}, {Name: "AWS_CONFIG_FILE"},
-		},
-		Doubt: awsDoubt,
+		// Static keys come first in every SDK's chain, and an empty key is none. JavaScript
+		// prefers a profile and its files, boto3 a profile, also an empty one. Container
+		// credentials come after the token in every chain, so they shadow nothing. Sources:
+		// aws-sdk-go-v2, config/env_config.go; botocore, configprovider.py and credentials.py;
+		// @aws-sdk/credential-provider-node, defaultProvider.ts; aws-sdk-ruby,
+		// credential_provider_chain.rb.
+		Shadows: slices.Concat(
+			unlessEmpty("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_ACCESS_KEY", "AWS_SECRET_KEY", "AMAZON_ACCESS_KEY_ID", "AMAZON_SECRET_ACCESS_KEY"),
+			[]annotations.Shadow{{Name: "AWS_PROFILE"}, {Name: "AWS_DEFAULT_PROFILE"}, {Name: "AWS_SHARED_CREDENTIALS_FILE"}, {Name: "AWS_CONFIG_FILE"}},
+		),
+		// Ruby reads AWS_REGION first. Source: aws-sdk-ruby, regional_endpoint.rb.
+		Synonyms: map[string][]string{"region": {"AMAZON_REGION"}},
+		Doubt:    awsDoubt,
 		Derive: func(v annotations.Values) {
 			v["default-session-name"] = sessionName(v["namespace"], v["serviceaccount"])
 		},

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/lanyard-dev/lanyard/internal/provider"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
@@ -45,6 +47,26 @@ func TestARoleNeedsARegionOfItsPartition(t *testing.T) {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}
 		})
+	}
+}
+
+// The region is the same for all profiles.
+func TestTheRegionOfAProfileCounts(t *testing.T) {
+	t.Parallel()
+	s, err := annotations.NewSettings(provider.Builtin())
+	if err != nil {
+		t.Fatal(err)
+	}
+	account, errs := s.ParseServiceAccount("team", "app", map[string]string{
+		annotations.AWSRoleARN: "arn:aws:iam::111122223333:role/app", annotations.AWSRegion: "eu-central-1",
+		annotations.AWSRoleARN + ".audit": "arn:aws:iam::111122223333:role/audit", annotations.AWSRoleARN + ".china": "arn:aws-cn:iam::111122223333:role/app",
+	})
+	if len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	want := []string{"lanyard.dev/aws-role-arn.china: the region eu-central-1 belongs to the partition aws and the role to aws-cn, so SDKs cannot exchange the token: set a region of the role's partition"}
+	if diff := cmp.Diff(want, account.Doubts()); diff != "" {
+		t.Errorf("doubts (-want +got):\n%s", diff)
 	}
 }
 

@@ -47,11 +47,11 @@ func azure() *annotations.Provider {
 		CopyVolume:           "azure-identity-token", // of azure-workload-identity before 1.6
 		TokenAlone:           true,
 		Variables: []annotations.Variable{
-			{Name: "AZURE_CLIENT_ID", Value: "{client-id}"},
-			{Name: "AZURE_TENANT_ID", Value: "{tenant-id}"},
+			{Name: "AZURE_CLIENT_ID", Value: "{client-id}", Needed: true},
+			{Name: "AZURE_TENANT_ID", Value: "{tenant-id}", Needed: true},
 			{Name: "AZURE_FEDERATED_TOKEN_FILE", Value: "{token-file}", Credential: true},
 			// Without it, DefaultAzureCredential of Python skips workload identity.
-			{Name: "AZURE_AUTHORITY_HOST", Value: "{authority-host}"},
+			{Name: "AZURE_AUTHORITY_HOST", Value: "{authority-host}", Needed: true},
 		},
 		// EnvironmentCredential comes before WorkloadIdentityCredential in every
 		// DefaultAzureCredential.

@@ -13,6 +13,15 @@ package provider
 
 import "github.com/lanyard-dev/lanyard/pkg/annotations"
 
+// unlessEmpty returns variables that SDKs treat as unset if they are empty.
+func unlessEmpty(names ...string) []annotations.Shadow {
+	var shadows []annotations.Shadow
+	for _, name := range names {
+		shadows = append(shadows, annotations.Shadow{Name: name, Unless: []string{""}})
+	}
+	return shadows
+}
+
 // Builtin returns the built-in providers, sorted by name.
 func Builtin() []*annotations.Provider {
 	return []*annotations.Provider{aws(), azure(), gcp(), plain()}

@@ -62,13 +62,17 @@ func TestNewInjectionHasTheTokensFilesAndVariablesOfEachProvider(t *testing.T) {
 		`"subject_token_type":"urn:ietf:params:oauth:token-type:jwt","token_url":"https://sts.googleapis.com/v1/token",` +
 		`"credential_source":{"file":"` + mountPath + `/gcp/token","format":{"type":"text"}}}`
 	const impersonationFile = `,"service_account_impersonation_url":"https://iamcredentials.googleapis.com/v1/projects/-/serviceAccounts/` + email + `:generateAccessToken"}`
+	empty := []string{""}
 	awsShadows := []annotations.Shadow{
-		{Name: "AWS_ACCESS_KEY_ID"}, {Name: "AWS_SECRET_ACCESS_KEY"}, {Name: "AWS_ACCESS_KEY"}, {Name: "AWS_SECRET_KEY"},
+		{Name: "AWS_ACCESS_KEY_ID", Unless: empty}, {Name: "AWS_SECRET_ACCESS_KEY", Unless: empty}, {Name: "AWS_ACCESS_KEY", Unless: empty}, {Name: "AWS_SECRET_KEY", Unless: empty},
+		{Name: "AMAZON_ACCESS_KEY_ID", Unless: empty}, {Name: "AMAZON_SECRET_ACCESS_KEY", Unless: empty},
 		{Name: "AWS_PROFILE"}, {Name: "AWS_DEFAULT_PROFILE"}, {Name: "AWS_SHARED_CREDENTIALS_FILE"}, {Name: "AWS_CONFIG_FILE"},
 	}
+	regions := map[string][]string{"region": {"AMAZON_REGION"}}
+	gcpShadows := []annotations.Shadow{{Name: "CLOUDSDK_AUTH_ACCESS_TOKEN", Unless: empty}, {Name: "CLOUDSDK_AUTH_ACCESS_TOKEN_FILE", Unless: empty}}
 	projects := map[string][]string{"project": {"GCLOUD_PROJECT", "GCP_PROJECT", "gcloud_project", "google_cloud_project"}}
 	awsVariables := []annotations.Variable{
-		{Name: "AWS_ROLE_ARN", Value: roleARN, Direct: true},
+		{Name: "AWS_ROLE_ARN", Value: roleARN, Needed: true, Direct: true},
 		{Name: "AWS_WEB_IDENTITY_TOKEN_FILE", Value: mountPath + "/aws/token", Credential: true, Direct: true},
 		{Name: "AWS_ROLE_SESSION_NAME", Value: "loki@team-a", Direct: true},
 		{Name: "AWS_STS_REGIONAL_ENDPOINTS", Value: "regional"},
@@ -95,7 +99,7 @@ func TestNewInjectionHasTheTokensFilesAndVariablesOfEachProvider(t *testing.T) {
 					{Name: "AWS_ROLE_SESSION_NAME", Value: "loki@team-a", PodName: "session-name", Direct: true},
 					awsVariables[3],
 				},
-				Shadows: awsShadows,
+				Shadows: awsShadows, Synonyms: regions,
 			},
 		},
 		"AWS without a region sets no region": {
@@ -104,7 +108,7 @@ func TestNewInjectionHasTheTokensFilesAndVariablesOfEachProvider(t *testing.T) {
 				Name:      "aws",
 				Token:     provider.Token{Audience: "sts.amazonaws.com", ExpirationSeconds: 3600, Path: "aws/token"},
 				Variables: awsVariables,
-				Shadows:   awsShadows,
+				Shadows:   awsShadows, Synonyms: regions,
 			},
 		},
 		"AWS with a region sets both region variables": {
@@ -116,7 +120,7 @@ func TestNewInjectionHasTheTokensFilesAndVariablesOfEachProvider(t *testing.T) {
 					{Name: "AWS_REGION", Value: "eu-central-1", Group: "region"},
 					{Name: "AWS_DEFAULT_REGION", Value: "eu-central-1", Group: "region"},
 				}),
-				Shadows: awsShadows,
+				Shadows: awsShadows, Synonyms: regions,
 			},
 		},
 		"Azure sets the authority": {
@@ -125,10 +129,10 @@ func TestNewInjectionHasTheTokensFilesAndVariablesOfEachProvider(t *testing.T) {
 				Name:  "azure",
 				Token: provider.Token{Audience: "api://AzureADTokenExchange", ExpirationSeconds: 3600, Path: "azure/token"},
 				Variables: []annotations.Variable{
-					{Name: "AZURE_CLIENT_ID", Value: clientID},
-					{Name: "AZURE_TENANT_ID", Value: tenantID},
+					{Name: "AZURE_CLIENT_ID", Value: clientID, Needed: true},
+					{Name: "AZURE_TENANT_ID", Value: tenantID, Needed: true},
 					{Name: "AZURE_FEDERATED_TOKEN_FILE", Value: mountPath + "/azure/token", Credential: true},
-					{Name: "AZURE_AUTHORITY_HOST", Value: authority},
+					{Name: "AZURE_AUTHORITY_HOST", Value: authority, Needed: true},
 				},
 				Shadows: []annotations.Shadow{
 					{Name: "AZURE_CLIENT_SECRET"}, {Name: "AZURE_CLIENT_CERTIFICATE_PATH"}, {Name: "AZURE_USERNAME"}, {Name: "AZURE_PASSWORD"},
@@ -142,7 +146,7 @@ func TestNewInjectionHasTheTokensFilesAndVariablesOfEachProvider(t *testing.T) {
 				Name:      "gcp",
 				Token:     provider.Token{Audience: "https://iam.googleapis.com/" + providerName, ExpirationSeconds: 3600, Path: "gcp/token"},
 				File:      provider.File{Annotation: "gcp-credentials", Path: "gcp/credentials.json", Content: directFile},
-				Variables: gcpVariables, Synonyms: projects,
+				Variables: gcpVariables, Synonyms: projects, Shadows: gcpShadows,
 			},
 		},
 		"Google's direct federation with a project": {
@@ -151,7 +155,7 @@ func TestNewInjectionHasTheTokensFilesAndVariablesOfEachProvider(t *testing.T) {
 				Name:      "gcp",
 				Token:     provider.Token{Audience: "mine", ExpirationSeconds: 3600, Path: "gcp/token"},
 				File:      provider.File{Annotation: "gcp-credentials", Path: "gcp/credentials.json", Content: directFile},
-				Variables: slices.Concat(gcpVariables, gcpProject), Synonyms: projects,
+				Variables: slices.Concat(gcpVariables, gcpProject), Synonyms: projects, Shadows: gcpShadows,
 			},
 		},
 		"Google's impersonation derives the project from the e-mail": {
@@ -160,7 +164,7 @@ func TestNewInjectionHasTheTokensFilesAndVariablesOfEachProvider(t *testing.T) {
 				Name:      "gcp",
 				Token:     provider.Token{Audience: "mine", ExpirationSeconds: 3600, Path: "gcp/token"},
 				File:      provider.File{Annotation: "gcp-credentials", Path: "gcp/credentials.json", Content: strings.TrimSuffix(directFile, "}") + impersonationFile},
-				Variables: slices.Concat(gcpVariables, gcpProject), Synonyms: projects,
+				Variables: slices.Concat(gcpVariables, gcpProject), Synonyms: projects, Shadows: gcpShadows,
 			},
 		},
 		"a plain token": {

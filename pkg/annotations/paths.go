@@ -50,6 +50,8 @@ func parseTokenPath(value string) (string, error) {
 	switch {
 	case !plainPath.MatchString(value) || path.Clean(value) != value:
 		return "", errors.New("must be the absolute path of a file in a directory, such as /var/run/secrets/example/token, of a-z, A-Z, 0-9, \".\", \"_\" and \"-\" between single slashes")
+	case strings.HasPrefix(path.Base(value), ".."): // the API server denies a volume with such a file
+		return "", errors.New("must be a file whose name does not begin with \"..\"")
 	case pathsOverlap(path.Dir(value), apiTokenPath):
 		return "", errors.New("must not be in a directory at, above or below " + apiTokenPath + ", where the token for the API server is")
 	}

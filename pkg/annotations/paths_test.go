@@ -29,6 +29,8 @@ func TestTokenPaths(t *testing.T) {
 		"a file at the root":                   {map[string]string{"aws-role-arn": roleARN, "aws-token-path": "/token"}, "must be the absolute path"},
 		"a directory":                          {map[string]string{"aws-role-arn": roleARN, "aws-token-path": "/a/b/"}, "must be the absolute path"},
 		"dots":                                 {map[string]string{"aws-role-arn": roleARN, "aws-token-path": "/a/../b/c"}, "must be the absolute path"},
+		"a file that no volume can have":       {map[string]string{"aws-role-arn": roleARN, "aws-token-path": "/a/b/..data"}, `begin with ".."`},
+		"a directory with such a name":         {map[string]string{"aws-role-arn": roleARN, "aws-token-path": "/run/secrets/..a/.b"}, ""},
 		"a character that needs quotes":        {map[string]string{"aws-role-arn": roleARN, "aws-token-path": `/a/"/c`}, "must be the absolute path"},
 		"a long path":                          {map[string]string{"aws-role-arn": roleARN, "aws-token-path": "/a/" + strings.Repeat("x", 254)}, "at most 256 bytes"},
 		"beside the token for the API server":  {map[string]string{"aws-role-arn": roleARN, "aws-token-path": "/var/run/secrets/kubernetes.io/serviceaccount/other"}, "the token for the API server"},

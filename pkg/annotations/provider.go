@@ -355,6 +355,8 @@ type Variable struct {
 	// Credential reports whether the variable points to a token or a credential
 	// file. A container that points it somewhere else has its own credential.
 	Credential bool
+	// Needed reports whether SDKs do not find the identity if the variable is empty.
+	Needed bool
 	// Group, if set, names variables that go together: a container that sets one
 	// of them gets none of the others.
 	Group string

@@ -124,6 +124,13 @@ func (a *ServiceAccount) Doubts() []string {
 		if parameter, why := identity.Provider.Doubt(identity.Values); why != "" {
 			doubts = append(doubts, fmt.Sprintf("%s: %s", Key(identity.Provider, parameter), why))
 		}
+		for _, profile := range identity.Profiles {
+			values := maps.Clone(identity.Values)
+			values[identity.Provider.Profiles.Parameter] = profile.Identity
+			if _, why := identity.Provider.Doubt(values); why != "" {
+				doubts = append(doubts, fmt.Sprintf("%s: %s", ProfileKey(identity.Provider, identity.Provider.Profiles.Parameter, profile.Name), why))
+			}
+		}
 	}
 	return doubts
 }

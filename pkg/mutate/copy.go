@@ -43,7 +43,7 @@ func (m *mutation) copyIsFree(c *pod.Container, copied *placedCopy) bool {
 	if copied.taken {
 		m.add(c.Name, Finding{
 			Reason: reason.VolumeNameTaken, Field: "spec.volumes[" + copied.Copy.Volume + "]",
-			Detail: fmt.Sprintf("the pod cannot have a volume %s with the %s token, so it does not get the copy", copied.Copy.Volume, copied.Name),
+			Detail: fmt.Sprintf("the pod cannot have a volume %s with the %s token, so the container does not get the copy", copied.Copy.Volume, copied.Name),
 			Fix:    "Rename this volume of the pod, or recreate the pod if it runs already.",
 		})
 		return false

@@ -41,9 +41,17 @@ func (m *mutation) missingVariables(c *pod.Container) [][]byte {
 			})
 			continue
 		}
-		selects := selectsProfile(c, p)
+		if empty := emptyVariables(c, p); len(empty) > 0 {
+			names := strings.Join(empty, ", ")
+			m.add(c.Name, Finding{
+				Reason: reason.EnvironmentShadowed, Field: variableFields(empty...), Want: "a value",
+				Detail: "it sets " + names + " to an empty value, so SDKs do not find the injected " + p.Name + " identity",
+				Fix:    "Remove " + names + " from the container.",
+			})
+		}
+		selects := m.selectsProfile(c, p)
 		m.findUnknownProfiles(c, p)
-		if shadows := shadows(c, p, selects); len(shadows) > 0 {
+		if shadows := m.shadows(c, p, selects); len(shadows) > 0 {
 			names := strings.Join(shadows, ", ")
 			m.add(c.Name, Finding{
 				Reason: reason.EnvironmentShadowed, Field: variableFields(shadows...),
@@ -52,7 +60,7 @@ func (m *mutation) missingVariables(c *pod.Container) [][]byte {
 			})
 		}
 		for j, v := range p.Variables {
-			if c.Variable(v.Name) == nil && !setsGroup(c, p, v.Group) && !overridesChoice(c, p, &v, selects) {
+			if c.Variable(v.Name) == nil && !setsGroup(c, p, v.Group) && !m.overridesChoice(c, p, &v, selects) {
 				missing = append(missing, m.encoded(c, p, j))
 			}
 		}
@@ -106,9 +114,20 @@ func ownCredentials(c *pod.Container, p *encodedProvider) []string {
 	return own
 }
 
+// emptyVariables returns the needed variables that the container sets to an empty value.
+func emptyVariables(c *pod.Container, p *encodedProvider) []string {
+	var empty []string
+	for i := range p.Variables {
+		if v := &p.Variables[i]; v.Needed && c.Variable(v.Name) != nil && !sets(c, v.Name) {
+			empty = append(empty, v.Name)
+		}
+	}
+	return empty
+}
+
 // shadows returns the variables of the container that SDKs may prefer to the injected
 // identity, except those that select a profile in Lanyard's file or point to it.
-func shadows(c *pod.Container, p *encodedProvider, selects bool) []string {
+func (m *mutation) shadows(c *pod.Container, p *encodedProvider, selects bool) []string {
 	var set []string
 	for i := range p.Shadows {
 		name := p.Shadows[i].Name
@@ -116,17 +135,17 @@ func shadows(c *pod.Container, p *encodedProvider, selects bool) []string {
 		if got == nil || !p.Shadows[i].Harms(string(got.Value), got.From != nil) || selects && slices.Contains(p.Selectors, name) {
 			continue
 		}
-		if i := slices.IndexFunc(p.Variables, func(v annotations.Variable) bool { return v.Name == name }); i < 0 || setsOther(c, &p.Variables[i]) {
+		if i := slices.IndexFunc(p.Variables, func(v annotations.Variable) bool { return v.Name == name }); i < 0 || m.setsOther(c, &p.Variables[i]) {
 			set = append(set, name)
 		}
 	}
 	return set
 }
 
-// setsOther reports whether the container sets the variable to a value of its own.
-func setsOther(c *pod.Container, v *annotations.Variable) bool {
+// setsOther reports whether the container sets the variable to another value than Lanyard would.
+func (m *mutation) setsOther(c *pod.Container, v *annotations.Variable) bool {
 	got := c.Variable(v.Name)
-	if got == nil || v.PodName != "" && string(got.FieldPath) == provider.PodNameField {
+	if got == nil || v.PodName != "" && !m.unnamed() && string(got.FieldPath) == provider.PodNameField {
 		return false
 	}
 	return got.From != nil || string(got.Value) != v.Value
@@ -141,15 +160,15 @@ func sets(c *pod.Container, name string) bool {
 
 // selectsProfile reports whether the container selects a profile in Lanyard's file, not in
 // its own.
-func selectsProfile(c *pod.Container, p *encodedProvider) bool {
+func (m *mutation) selectsProfile(c *pod.Container, p *encodedProvider) bool {
 	return slices.ContainsFunc(p.Selectors, func(name string) bool { return sets(c, name) }) &&
-		!slices.ContainsFunc(p.Variables, func(v annotations.Variable) bool { return v.Profiles && setsOther(c, &v) })
+		!slices.ContainsFunc(p.Variables, func(v annotations.Variable) bool { return v.Profiles && m.setsOther(c, &v) })
 }
 
 // findUnknownProfiles adds a finding if the container selects a profile that the
 // ServiceAccount does not have: SDKs then find no credentials.
 func (m *mutation) findUnknownProfiles(c *pod.Container, p *encodedProvider) {
-	if !selectsProfile(c, p) {
+	if !m.selectsProfile(c, p) {
 		return
 	}
 	for _, name := range p.Selectors {
@@ -167,12 +186,12 @@ func (m *mutation) findUnknownProfiles(c *pod.Container, p *encodedProvider) {
 // overridesChoice reports whether the variable would override the identity that the container
 // chose: by a profile, or by its own variable, to which some SDKs prefer the file with the
 // profiles.
-func overridesChoice(c *pod.Container, p *encodedProvider, v *annotations.Variable, selects bool) bool {
+func (m *mutation) overridesChoice(c *pod.Container, p *encodedProvider, v *annotations.Variable, selects bool) bool {
 	switch {
 	case v.Direct:
 		return selects
 	case v.Profiles:
-		return !selects && slices.ContainsFunc(p.Variables, func(other annotations.Variable) bool { return other.Direct && setsOther(c, &other) })
+		return !selects && slices.ContainsFunc(p.Variables, func(other annotations.Variable) bool { return other.Direct && m.setsOther(c, &other) })
 	}
 	return false
 }

@@ -86,11 +86,11 @@ func (m *mutation) occupied(by *pod.Mount, dir, what, so string) Finding {
 	volume, path := texts.Cut(by.Volume, texts.MaxShown), texts.Cut(by.Path, texts.MaxShown)
 	f := Finding{
 		Reason: reason.MountPathTaken, Field: "volumeMounts[" + path + "]", Got: volume,
-		Detail: fmt.Sprintf("volume %q is mounted at %s, where %s would be, so it %s", volume, path, what, so),
+		Detail: fmt.Sprintf("volume %q is mounted at %s, where %s would be, so the container %s", volume, path, what, so),
 		Fix:    "Mount volume " + volume + " elsewhere.",
 	}
 	if placeOf(m.pod, by, dir) == above {
-		f.Detail = fmt.Sprintf("the read-only volume %q is mounted at %s, above the path of %s, so it %s", volume, path, what, so)
+		f.Detail = fmt.Sprintf("the read-only volume %q is mounted at %s, above the path of %s, so the container %s", volume, path, what, so)
 	}
 	return f
 }

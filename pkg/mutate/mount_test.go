@@ -69,7 +69,7 @@ func TestATakenMountPathLeavesOutOneContainerOnly(t *testing.T) {
 	_, result := createTwice(t, pod, injection())
 	want := []mutate.Finding{{
 		Reason: reason.MountPathTaken, Container: "a", Field: "volumeMounts[/lanyard]", Got: "own",
-		Detail: `volume "own" is mounted at /lanyard, where the token would be, so it gets no identity`, Fix: "Mount volume own elsewhere.",
+		Detail: `volume "own" is mounted at /lanyard, where the token would be, so the container gets no identity`, Fix: "Mount volume own elsewhere.",
 	}}
 	if diff := cmp.Diff(want, result.Findings); diff != "" || result.Reason != reason.Injected {
 		t.Errorf("got %s, findings (-want +got):\n%s", result.Reason, diff)

@@ -92,8 +92,8 @@ func TestNothingIsMountedBelowAReadOnlyVolume(t *testing.T) {
 func TestTheFindingNamesTheVolumeAbove(t *testing.T) {
 	t.Parallel()
 	for mounted, want := range map[string]string{
-		"/var/run/secrets/lanyard": `mount_path_taken: container "main": the read-only volume "own" is mounted at /var/run/secrets/lanyard, above the path of the token, so it gets no identity`,
-		"/run/secrets/eks":         `mount_path_taken: container "main": the read-only volume "own" is mounted at /run/secrets/eks, above the path of the copy of the aws token, so it does not get the copy`,
+		"/var/run/secrets/lanyard": `mount_path_taken: container "main": the read-only volume "own" is mounted at /var/run/secrets/lanyard, above the path of the token, so the container gets no identity`,
+		"/run/secrets/eks":         `mount_path_taken: container "main": the read-only volume "own" is mounted at /run/secrets/eks, above the path of the copy of the aws token, so the container does not get the copy`,
 	} {
 		pod := `{"spec":{"containers":[{"name":"main","volumeMounts":[{"name":"own","mountPath":"` + mounted + `"}]}],"volumes":[{"secret":{},"name":"own"}]}}`
 		result := create(t, pod, deep())

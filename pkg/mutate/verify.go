@@ -6,6 +6,7 @@ package mutate
 import (
 	"bytes"
 	"fmt"
+	"slices"
 
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/mutate/internal/pod"
@@ -69,6 +70,8 @@ func (m *mutation) cannotVerify() (why, fix string) {
 		return "the cluster has no image that verifies", "Set verifiedStart.enabled in the chart, or remove the annotation."
 	case m.pod.Windows:
 		return "the image that verifies is for Linux", "Remove the annotation, or use another ServiceAccount for Windows."
+	case slices.ContainsFunc(m.pod.Containers, func(c pod.Container) bool { return string(c.Name) == VerifyContainer }):
+		return "a container that is not an init container has the name " + VerifyContainer, "Rename the container."
 	case len(m.pod.Containers) >= pod.MaxContainers:
 		return fmt.Sprintf("a pod has at most %d containers", pod.MaxContainers), "Use fewer containers."
 	}

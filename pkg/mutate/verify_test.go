@@ -32,6 +32,7 @@ func TestThePodThatIsVerified(t *testing.T) {
 		"a list that does not name the container": {role, `{"metadata":{"annotations":{"lanyard.dev/containers":"main"}},"spec":{"serviceAccountName":"app","containers":[{"name":"main"}]}}`, true, nil},
 		"a token without a role":                  {map[string]string{annotations.Tokens: "aws", annotations.Verify: "wait"}, many(1), true, []reason.Reason{reason.EnvironmentIncomplete}},
 		"the most containers with another one":    {role, many(511), true, nil},
+		"another container with the name":         {role, `{"metadata":{},"spec":{"serviceAccountName":"app","containers":[{"name":"lanyard-verify"}]}}`, true, []reason.Reason{reason.NotVerified}},
 		"the most containers":                     {role, many(512), false, []reason.Reason{reason.NotVerified}},
 	} {
 		t.Run(sentence, func(t *testing.T) {

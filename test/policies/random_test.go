@@ -26,7 +26,10 @@ import (
 	"github.com/lanyard-dev/lanyard/test/support/randpod"
 )
 
-var randomPods = flag.Int("pods", 400, "number of random pods; hack/test-versions.sh runs 2000")
+var (
+	randomPods = flag.Int("pods", 400, "number of random pods; hack/test-versions.sh runs 2000")
+	seed       = flag.Uint64("seed", 0, "for other random pods")
+)
 
 const (
 	podsPerAccount       = 5
@@ -79,7 +82,7 @@ func pick(list []string, r *rand.Rand) string {
 
 // newSample returns the ServiceAccount of this number: always the same.
 func newSample(index int) *sample {
-	r := rand.New(rand.NewPCG(25, uint64(index)))
+	r := rand.New(rand.NewPCG(25+*seed, uint64(index)))
 	a := &sample{index: index, live: fmt.Sprintf("%s-%03d", livePrefix, index/accountsPerNamespace), written: fmt.Sprintf("%s-%03d", writtenPrefix, index/accountsPerNamespace)}
 	a.meta = metav1.ObjectMeta{Name: fmt.Sprintf("app-%d", index), Annotations: map[string]string{"example.com/other": "x"}}
 	if r.IntN(20) == 0 {
@@ -117,7 +120,7 @@ func (a *sample) label(s *annotations.Settings) {
 // newRandomPod returns the pod of this number for the ServiceAccount: always the same.
 func (a *sample) newRandomPod(t *testing.T, index int) *corev1.Pod {
 	t.Helper()
-	r := rand.New(rand.NewPCG(uint64(a.index), uint64(index)))
+	r := rand.New(rand.NewPCG(uint64(a.index)+*seed<<32, uint64(index)))
 	var pod corev1.Pod
 	text, err := json.Marshal(randpod.New(r))
 	must(t, "pod", err)
@@ -130,7 +133,7 @@ func (a *sample) newRandomPod(t *testing.T, index int) *corev1.Pod {
 		"inject": {"true", "true", "false", "no"}, "containers": {"main-1", "main-1, init-3", "nobody", ""}, "skip-containers": {"main-1", "main-2,nobody", "Main"},
 		"token-expiration-seconds": {"7200", "600", "0"}, "unknown": {"x"}, "injected": {"aws"},
 	} {
-		if r := rand.New(rand.NewPCG(uint64(a.index*podsPerAccount+index), uint64(len(key)))); r.IntN(30) == 0 {
+		if r := rand.New(rand.NewPCG(uint64(a.index*podsPerAccount+index)+*seed<<32, uint64(len(key)))); r.IntN(30) == 0 {
 			pod.Annotations["lanyard.dev/"+key] = list[r.IntN(len(list))]
 		}
 	}
@@ -217,7 +220,7 @@ func eachOf(all []*sample, do func(a *sample)) {
 // namespaces creates the namespaces of a sample.
 func (c *cluster) namespaces(t *testing.T, webhook *rules, a *sample) {
 	t.Helper()
-	r := rand.New(rand.NewPCG(26, uint64(a.index)))
+	r := rand.New(rand.NewPCG(26+*seed, uint64(a.index)))
 	if r.IntN(4) == 0 {
 		a.namespace = map[string]string{"lanyard.dev/allowed-identities": globs[r.IntN(len(globs))]}
 	}
@@ -279,7 +282,7 @@ func (c *cluster) compareRandom(t *testing.T, webhook *rules, a *sample, pod *co
 		return notHere
 	case errWant != nil && err != nil && strings.Contains(withoutGenerated(err.Error(), pod), "lanyard: "+withoutNearest(errWant.Error())):
 		return alike
-	case errWant != nil && err == nil && a.denied != nil:
+	case errWant != nil && a.denied != nil && (err == nil || strings.Contains(err.Error(), "no annotation of serviceaccount")):
 		return alikeSA // which writeSample compares
 	case errWant != nil:
 		t.Errorf("%s: got error %v\nwant %v", name, err, errWant)

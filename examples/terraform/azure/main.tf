@@ -22,13 +22,13 @@ resource "azurerm_resource_group" "identities" {
 # Once per ServiceAccount.
 
 resource "azurerm_user_assigned_identity" "shop_cart" {
-  name                = "shop-cart"
+  name                = "shop_cart"
   resource_group_name = azurerm_resource_group.identities.name
   location            = azurerm_resource_group.identities.location
 }
 
 resource "azurerm_federated_identity_credential" "shop_cart" {
-  name                      = "shop-cart"
+  name                      = "shop_cart"
   user_assigned_identity_id = azurerm_user_assigned_identity.shop_cart.id
   issuer                    = var.issuer
   subject                   = "system:serviceaccount:shop:cart"

@@ -165,10 +165,16 @@ func DuringSwitch(f finding.Finding) finding.Finding {
 		"the guard is off during the migration: while no replica responds, pods get only the credentials of the other webhook")
 }
 
+// noService reports that the Service of the webhook does not exist.
+func noService(namespace, name string) finding.Finding {
+	return finding.Fail("no_service", "Install Lanyard again. To remove it instead, remove its guard, too: alone, it denies pods that need credentials.",
+		"operations/README.md#switch-it-off", "Service %s/%s does not exist", namespace, name)
+}
+
 // Replicas checks the pods behind the Service of the webhook, except finished, evicted and
 // terminating pods. deployment is the name of their Deployment, or empty if it is unknown.
 func Replicas(namespace, service, deployment string, pods []corev1.Pod) finding.Finding {
-	replicas, ready, selected := 0, 0, ""
+	replicas, ready, why := 0, 0, ""
 	for i := range pods {
 		if phase := pods[i].Status.Phase; phase == corev1.PodFailed || phase == corev1.PodSucceeded || pods[i].DeletionTimestamp != nil {
 			continue
@@ -179,11 +185,11 @@ func Replicas(namespace, service, deployment string, pods []corev1.Pod) finding.
 		}) {
 			ready++
 		} else {
-			selected = "pod/" + pods[i].Name
+			why = whyNotReady(&pods[i])
 		}
 	}
 	name, in := namespace+"/"+service, " --namespace "+namespace
-	f := finding.Fail("replicas_not_ready", "To see why: kubectl describe "+selected+in, "troubleshooting/webhook-down.md#are-the-replicas-ready",
+	f := finding.Fail("replicas_not_ready", "To see why: "+why+in, "troubleshooting/webhook-down.md#are-the-replicas-ready",
 		"Service %s has no ready replica, of %d", name, replicas)
 	switch {
 	case replicas == 0:
@@ -202,6 +208,15 @@ func Replicas(namespace, service, deployment string, pods []corev1.Pod) finding.
 		return finding.Passed("Service %s has %d ready replicas", name, ready)
 	}
 	return f
+}
+
+// whyNotReady returns the command that shows why a replica is not ready: its log if its container
+// has started, or else its description.
+func whyNotReady(pod *corev1.Pod) string {
+	if slices.ContainsFunc(pod.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool { return s.State.Running != nil || s.RestartCount > 0 }) {
+		return "kubectl logs pod/" + pod.Name + " --tail 20"
+	}
+	return "kubectl describe pod/" + pod.Name
 }
 
 // Certificates checks the CA certificates that the API server trusts for each webhook.
@@ -476,9 +491,12 @@ func Issuer(cluster, public *cloud.Documents, publicErr error, signing string) [
 			"the cluster signs tokens with key %s, but does not serve it", signing))
 	}
 	wrong, foreign := cloud.Compare(cluster, public, signing)
+	fix := "Publish the documents of the cluster again: lanyard trust issuer --to PLACE, with --fleet if other clusters have this issuer."
+	if public.Age > 0 {
+		fix = fmt.Sprintf("A cache, such as a CDN, has had these documents for %s. If you published since, purge it. Otherwise: %s", public.Age, fix)
+	}
 	for _, wrong := range wrong {
-		found = append(found, finding.Fail("issuer_differs", "Publish the documents of the cluster again: lanyard trust issuer --to PLACE, with --fleet if other clusters have this issuer.", "issuer.md#publish-the-documents",
-			"%s: clouds deny the tokens", wrong))
+		found = append(found, finding.Fail("issuer_differs", fix, "issuer.md#publish-the-documents", "%s: clouds deny the tokens", wrong))
 	}
 	found = orPassed(found, "the issuer %s is public and serves all keys of the cluster", name)
 	if len(foreign) > 0 {

@@ -493,6 +493,54 @@ func TestPublishedKeysOfOtherClusters(t *testing.T) {
 	}
 }
 
+func TestWhyAReplicaIsNotReady(t *testing.T) {
+	t.Parallel()
+	running := corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
+	waiting := corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull"}}
+	for sentence, test := range map[string]struct {
+		statuses []corev1.ContainerStatus
+		want     string
+	}{
+		"it was not scheduled":       {nil, "To see why: kubectl describe pod/a --namespace n"},
+		"its image cannot be pulled": {[]corev1.ContainerStatus{{State: waiting}}, "To see why: kubectl describe pod/a --namespace n"},
+		"it runs":                    {[]corev1.ContainerStatus{{State: running}}, "To see why: kubectl logs pod/a --tail 20 --namespace n"},
+		"it waits to run again":      {[]corev1.ContainerStatus{{State: waiting, RestartCount: 3}}, "To see why: kubectl logs pod/a --tail 20 --namespace n"},
+	} {
+		pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Status: corev1.PodStatus{ContainerStatuses: test.statuses}}
+		if got := Replicas("n", "s", "", []corev1.Pod{pod}).Fix; got != test.want {
+			t.Errorf("%s: got %q, want %q", sentence, got, test.want)
+		}
+	}
+}
+
+// Without its webhook configurations, the guard denies each pod that needs credentials.
+func TestTheFixOfAMissingServiceKeepsNoGuard(t *testing.T) {
+	t.Parallel()
+	const want = "Install Lanyard again. To remove it instead, remove its guard, too: alone, it denies pods that need credentials."
+	if got := noService("lanyard-system", "lanyard-webhook").Fix; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestOldDocumentsInACache(t *testing.T) {
+	t.Parallel()
+	public := documents(issuer, "a")
+	public.Age = time.Hour
+	want := "A cache, such as a CDN, has had these documents for 1h0m0s. If you published since, purge it. Otherwise: Publish the documents"
+	if fix := Issuer(documents(issuer, "a", "b"), public, nil, "a")[0].Fix; !strings.HasPrefix(fix, want) {
+		t.Errorf("got %q, want %q first", fix, want)
+	}
+}
+
+// Somebody else may have published the key.
+func TestTheIDOfAKeyIsQuotedForTheShell(t *testing.T) {
+	t.Parallel()
+	found := Fleet([]Member{member("eu", "a"), member("us", "a")}, documents(issuer, "a", "$(x)"))
+	if len(found) != 1 || !strings.Contains(found[0].Fix, " --remove-key '$(x)' --to ") {
+		t.Errorf("got %+v, want the ID in quotes", found)
+	}
+}
+
 func TestNamesThatDifferInAFleetAreLimited(t *testing.T) {
 	t.Parallel()
 	var eu, us []string

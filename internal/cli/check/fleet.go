@@ -49,7 +49,7 @@ func fleetKeys(members []Member, public *cloud.Documents) (found []finding.Findi
 		unknown = slices.DeleteFunc(unknown, func(id string) bool { return !slices.Contains(foreign, id) })
 	}
 	for _, id := range unknown {
-		found = append(found, finding.Warn("issuer_unknown_key", "If no other cluster signs with it, run: lanyard trust issuer --fleet --remove-key "+id+" --to PLACE", fleetPage,
+		found = append(found, finding.Warn("issuer_unknown_key", "If no other cluster signs with it, run: lanyard trust issuer --fleet --remove-key "+cloud.Quote(id)+" --to PLACE", fleetPage,
 			"key %s is published, but none of the %d clusters serves it: anyone who holds it can act as any of them", id, len(members)))
 	}
 	return found

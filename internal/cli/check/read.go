@@ -244,8 +244,7 @@ func (k *checkCommand) replicas(ctx context.Context, registration *admissionregi
 	case errors.Is(err, cluster.ErrOutside):
 		return finding.DoesNotApply("the webhook runs outside the cluster, at %s", *reference.URL)
 	case apierrors.IsNotFound(err):
-		return finding.Fail("no_service", fmt.Sprintf("Install Lanyard again, or remove the rest of it: kubectl delete mutatingwebhookconfiguration/%[1]s validatingwebhookconfiguration/%[1]s", registration.Name), "operations/README.md#remove-it",
-			"Service %s/%s does not exist", reference.Service.Namespace, reference.Service.Name)
+		return noService(reference.Service.Namespace, reference.Service.Name)
 	case err != nil:
 		return finding.Unreadable("Service "+reference.Service.Namespace+"/"+reference.Service.Name, err)
 	}

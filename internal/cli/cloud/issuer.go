@@ -15,13 +15,16 @@ import (
 	"net/url"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/lanyard-dev/lanyard/internal/exchange"
+	"github.com/lanyard-dev/lanyard/internal/texts"
 )
 
 const (
@@ -48,6 +51,9 @@ type Documents struct {
 	Keys map[string]string
 	// DiscoveryText and KeysText are the documents as they were read.
 	DiscoveryText, KeysText []byte
+	// Age is how long caches have had the older one of documents that were read at a URL, or zero
+	// if no cache says so (RFC 9111, section 5.1).
+	Age time.Duration
 
 	texts map[string]json.RawMessage // of the keys
 	// discoveryVersion and keysVersion are of documents that were read at a URL.
@@ -81,6 +87,9 @@ func Parse(discovery, keys []byte) (*Documents, error) {
 			return nil, fmt.Errorf("keys[%d]: %w", i, err)
 		}
 		id, _ := key["kid"].(string)
+		if !texts.IsVisible(id) { // it is printed in commands
+			return nil, fmt.Errorf("keys[%d]: kid %q: want ASCII characters without spaces", i, texts.Cut(id, texts.MaxShown))
+		}
 		// The parameters that identify a key: RFC 7638.
 		parameters := fmt.Sprintf("%v %v %v %v %v %v", key["kty"], key["n"], key["e"], key["crv"], key["x"], key["y"])
 		if other, found := d.Keys[id]; found && other != parameters {
@@ -117,46 +126,55 @@ func (e unreadableError) Unwrap() error { return e.error }
 
 // FromURL reads the documents at a URL without credentials, as a cloud does.
 func FromURL(ctx context.Context, client *http.Client, base string) (*Documents, error) {
-	discovery, discoveryVersion, err := get(ctx, client, strings.TrimSuffix(base, "/")+DiscoveryPath)
+	discovery, err := get(ctx, client, strings.TrimSuffix(base, "/")+DiscoveryPath)
 	if err != nil {
 		return nil, err
 	}
 	var d Discovery
-	if err := json.Unmarshal(discovery, &d); err != nil {
+	if err := json.Unmarshal(discovery.body, &d); err != nil {
 		return nil, fmt.Errorf("discovery document: %w", err)
 	}
 	if !strings.HasPrefix(d.JWKSURI, "https://") {
 		return nil, fmt.Errorf("discovery document: jwks_uri %q is not an https URL", d.JWKSURI)
 	}
-	keys, keysVersion, err := get(ctx, client, d.JWKSURI)
+	keys, err := get(ctx, client, d.JWKSURI)
 	if err != nil {
 		return nil, err
 	}
 	if d.JWKSURI != strings.TrimSuffix(base, "/")+keysPath {
-		keysVersion = version{} // of another object than the one that is published
+		keys.version = version{} // of another object than the one that is published
 	}
-	documents, err := Parse(discovery, keys)
+	documents, err := Parse(discovery.body, keys.body)
 	if err == nil {
-		documents.discoveryVersion, documents.keysVersion = discoveryVersion, keysVersion
+		documents.discoveryVersion, documents.keysVersion = discovery.version, keys.version
+		documents.Age = max(discovery.age, keys.age)
 	}
 	return documents, err
 }
 
-func get(ctx context.Context, client *http.Client, address string) ([]byte, version, error) {
+// published is a document that was read at a URL.
+type published struct {
+	body    []byte
+	version version
+	age     time.Duration
+}
+
+func get(ctx context.Context, client *http.Client, address string) (p published, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
-		return nil, version{}, err
+		return p, err
 	}
 	status, header, body, err := exchange.Read(client, request, maxBytes)
 	if _, noResponse := errors.AsType[*url.Error](err); noResponse {
-		return nil, version{}, unreadableError{err}
+		return p, unreadableError{err}
 	}
 	if err == nil && status != http.StatusOK {
 		err = unreadableError{fmt.Errorf("get %s: status %d %s", address, status, http.StatusText(status))}
 	}
 	// A CDN in front of the storage may weaken the ETag.
 	etag := strings.Trim(strings.TrimPrefix(header.Get("ETag"), "W/"), `"`)
-	return bytes.TrimSpace(body), version{etag, header.Get("X-Goog-Generation")}, err
+	seconds, _ := strconv.ParseUint(header.Get("Age"), 10, 31) // 0 without a valid header
+	return published{bytes.TrimSpace(body), version{etag, header.Get("X-Goog-Generation")}, time.Duration(seconds) * time.Second}, err
 }
 
 // Compare compares the public documents with the cluster. signing is the ID of the current

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -16,8 +17,9 @@ import (
 )
 
 const (
-	keyA     = `{"kty":"RSA","alg":"RS256","use":"sig","kid":"a","n":"AAAA","e":"AQAB"}`
-	keyAElse = `{"kty":"RSA","alg":"RS256","use":"sig","kid":"a","n":"BBBB","e":"AQAB"}`
+	keyA       = `{"kty":"RSA","alg":"RS256","use":"sig","kid":"a","n":"AAAA","e":"AQAB"}`
+	keyAElse   = `{"kty":"RSA","alg":"RS256","use":"sig","kid":"a","n":"BBBB","e":"AQAB"}`
+	hostileKey = `{"kty":"RSA","alg":"RS256","use":"sig","kid":"$(x)","n":"BBBB","e":"AQAB"}`
 	// The same key with other optional members, as a tool may publish it.
 	keyAPlain = `{"e":"AQAB","n":"AAAA","kid":"a","kty":"RSA"}`
 	keyB      = `{"kty":"EC","kid":"b","crv":"P-256","x":"AA","y":"BB"}`
@@ -66,6 +68,7 @@ func TestMalformedDocuments(t *testing.T) {
 		"discovery document: the issuer is missing": {"{}", `{"keys":[]}`},
 		"keys: the document has no keys":            {`{"issuer":"x"}`, `{}`},
 		"keys: invalid character":                   {`{"issuer":"x"}`, `<html>`},
+		`keys[0]: kid "a\nb"`:                       {`{"issuer":"x"}`, `{"keys":[{"kid":"a\nb"}]}`}, // a second command
 	} {
 		if _, err := cloud.Parse([]byte(test[0]), []byte(test[1])); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("got %v, want %s", err, want)
@@ -94,9 +97,10 @@ func TestPublicIssuers(t *testing.T) {
 
 func TestReadingAURL(t *testing.T) {
 	t.Parallel()
-	pages := map[string]string{}
+	pages, ages := map[string]string{}, map[string]string{"/good/.well-known/openid-configuration": "soon", "/keys": "90"}
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if page, found := pages[r.URL.Path]; found {
+			w.Header().Set("Age", ages[r.URL.Path])
 			_, _ = w.Write([]byte(page))
 			return
 		}
@@ -119,7 +123,7 @@ func TestReadingAURL(t *testing.T) {
 	} {
 		got, err := cloud.FromURL(t.Context(), server.Client(), server.URL+path)
 		if want == "" {
-			if err != nil || got.Discovery.Issuer != server.URL || len(got.Keys) != 1 {
+			if err != nil || got.Discovery.Issuer != server.URL || len(got.Keys) != 1 || got.Age != 90*time.Second {
 				t.Errorf("%s: got %v and %v", path, got, err)
 			}
 		} else if err == nil || !strings.Contains(err.Error(), want) {

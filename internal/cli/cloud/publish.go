@@ -114,13 +114,13 @@ func (d *Documents) Merge(published *Documents, fleet bool, remove []string) (*D
 	}
 	kept = slices.DeleteFunc(kept, func(id string) bool { return slices.Contains(remove, id) })
 	if len(kept) > 0 && !fleet {
-		return nil, fmt.Errorf("%s has keys that this cluster does not have: %s; if clusters sign with them, pass --fleet to keep them; otherwise, pass --remove-key %s to remove one", published.Discovery.Issuer, listOf(kept), kept[0])
+		return nil, fmt.Errorf("%s has keys that this cluster does not have: %s; if clusters sign with them, pass --fleet to keep them; otherwise, pass --remove-key %s to remove one", published.Discovery.Issuer, listOf(kept), Quote(kept[0]))
 	}
 	merged := *d
 	merged.Keys, merged.texts = maps.Clone(d.Keys), maps.Clone(d.texts)
 	for _, id := range kept {
 		if d.Keys[id] != "" {
-			return nil, fmt.Errorf("key %s is published, but differs from the cluster's key with this ID; pass --remove-key %s if no other cluster signs with it", id, id)
+			return nil, fmt.Errorf("key %s is published, but differs from the cluster's key with this ID; pass --remove-key %s if no other cluster signs with it", id, Quote(id))
 		}
 		merged.Keys[id], merged.texts[id] = published.Keys[id], published.texts[id]
 	}

@@ -124,6 +124,7 @@ func TestMerge(t *testing.T) {
 		"a key that is named is removed from a fleet":             {both, true, []string{"b"}, "a"},
 		"a key that nobody has is not removed":                    {both, true, []string{"c"}, "--remove-key c: no such key is published; of other clusters are b"},
 		"nothing is removed from nothing":                         {nil, true, []string{"b"}, "--remove-key b: no such key is published; of other clusters are none"},
+		"an ID is quoted for the shell":                           {documents(t, name, hostileKey, keyA), false, nil, "https://issuer.example has keys that this cluster does not have: $(x); if clusters sign with them, pass --fleet to keep them; otherwise, pass --remove-key '$(x)' to remove one"},
 		"a key of the cluster is not removed":                     {both, true, []string{"a"}, "--remove-key a: the cluster itself has this key, so clouds would deny its tokens; run the command in another cluster of the fleet"},
 		"another key with the cluster's ID is an error":           {documents(t, name, keyAElse), true, nil, "key a is published, but differs from the cluster's key with this ID; pass --remove-key a if no other cluster signs with it"},
 		"another key with the cluster's ID is replaced":           {documents(t, name, keyAElse), true, []string{"a"}, "a"},

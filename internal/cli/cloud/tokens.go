@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -130,7 +131,7 @@ func (x *Target) exchange(ctx context.Context, namespace, serviceAccount *metav1
 	denial, denied := errors.AsType[*workload.Denial](err)
 	switch {
 	case denied:
-		return []finding.Finding{finding.Fail("", "lanyard explain serviceaccount "+serviceAccount.Name+" --namespace "+serviceAccount.Namespace+" has the fix.",
+		return []finding.Finding{finding.Fail("", "For the fix: lanyard explain serviceaccount "+serviceAccount.Name+" --namespace "+serviceAccount.Namespace,
 			"troubleshooting/pods-denied.md", "%s: new pods are denied: %s", who, denial.Message)}, ""
 	case err != nil:
 		return []finding.Finding{unknown("the identity of "+who, err)}, ""
@@ -201,7 +202,11 @@ func unknown(what string, err error) finding.Finding {
 	if right := finding.LackedRight(err); right != "" {
 		return finding.Skip(finding.MissingRight, "Ask an administrator for the right.", "", "%s: not known: you may not %s", what, right)
 	}
-	return finding.Skip("", "Try again. If the error persists, look at the program that returned it.", "", "%s: not known: %v", what, err)
+	fix := "Try again. If the error persists, look at the program that returned it."
+	if _, isNet := errors.AsType[net.Error](err); isNet {
+		fix = "Check the network, the proxy and the DNS of this machine."
+	}
+	return finding.Skip("", fix, "", "%s: not known: %v", what, err)
 }
 
 // notFromAPod is a limitation of every exchange.

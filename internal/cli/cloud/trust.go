@@ -125,10 +125,13 @@ func (t *Token) checkTags(allowed *regexp.Regexp) error {
 // maxName is the length of the longest name of an object in a cloud.
 const maxName = 64
 
-// Name returns the name of a cloud object for the ServiceAccount, for example shop-cart. A
+// Name returns the name of a cloud object for the ServiceAccount, for example shop_cart. A
 // name that is too long is truncated and gets a hash of the whole.
+//
+// No other ServiceAccount has the name, because namespaces have neither dots nor underscores: with a
+// hyphen, shop/cart-db would get the identity of shop-cart/db.
 func (t *Token) Name() string {
-	return shorten(strings.ReplaceAll(t.Namespace+"-"+t.ServiceAccount, ".", "-"), t.Subject(), maxName)
+	return shorten(t.Namespace+"_"+strings.ReplaceAll(t.ServiceAccount, ".", "_"), t.Subject(), maxName)
 }
 
 // shorten truncates a name to limit. A truncated name ends with a hash of whole.

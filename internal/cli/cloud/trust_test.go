@@ -148,11 +148,11 @@ func TestTheRemovalOfAnIdentityThatDoesNotExist(t *testing.T) {
 	script := azure.Text("remove", "serviceaccount")
 	calls, _ := runScript(t, script)
 	want := [][]string{
-		{"az", "identity", "federated-credential", "delete", "--resource-group", "group", "--identity-name", "shop-cart", "--name", "shop-cart", "--yes"},
-		{"az", "identity", "show", "--resource-group", "group", "--name", "shop-cart", "--query", "principalId", "--output", "tsv"},
+		{"az", "identity", "federated-credential", "delete", "--resource-group", "group", "--identity-name", "shop_cart", "--name", "shop_cart", "--yes"},
+		{"az", "identity", "show", "--resource-group", "group", "--name", "shop_cart", "--query", "principalId", "--output", "tsv"},
 		{"az", "role", "assignment", "list", "--all", "--assignee", "my-project", "--query", "[].id", "--output", "tsv"},
 		{"az", "role", "assignment", "delete", "--ids", "my-project"},
-		{"az", "identity", "delete", "--resource-group", "group", "--name", "shop-cart"},
+		{"az", "identity", "delete", "--resource-group", "group", "--name", "shop_cart"},
 	}
 	if diff := cmp.Diff(want, calls); diff != "" {
 		t.Errorf("an identity that exists: calls (-want +got):\n%s", diff)
@@ -246,9 +246,9 @@ func TestShellOfAzureAsksForTheResourceGroup(t *testing.T) {
 	}
 	calls, _ := runScript(t, azure.Text("shell", "serviceaccount"))
 	want := [][]string{
-		{"az", "identity", "create", "--resource-group", "from-the-environment", "--name", "shop-cart"},
+		{"az", "identity", "create", "--resource-group", "from-the-environment", "--name", "shop_cart"},
 		{
-			"az", "identity", "federated-credential", "create", "--resource-group", "from-the-environment", "--identity-name", "shop-cart", "--name", "shop-cart",
+			"az", "identity", "federated-credential", "create", "--resource-group", "from-the-environment", "--identity-name", "shop_cart", "--name", "shop_cart",
 			"--issuer", publicIssuer, "--subject", "system:serviceaccount:shop:cart", "--audiences", "api://AzureADTokenExchange",
 		},
 	}
@@ -356,6 +356,21 @@ func TestLongNamesStayDifferent(t *testing.T) {
 	long := strings.Repeat("a", 200)
 	if first, second := name(long+"b"), name(long+"c"); first == second || len(first) > 64 {
 		t.Errorf("got %q and %q, want different names of at most 64 bytes", first, second)
+	}
+}
+
+// The commands of Azure create what does not exist, and change what exists: two ServiceAccounts with the
+// same name at the cloud would be one identity.
+func TestServiceAccountsHaveDifferentNames(t *testing.T) {
+	t.Parallel()
+	names := map[string]string{}
+	for _, id := range []string{"shop/cart-db", "shop-cart/db", "shop/cart.db", "shop/cart-d-b", "shop-cart/d-b", "shop-cart/d.b", "shop/cart.d.b", "shop/cart-d.b", "shop/cart.d-b"} {
+		namespace, serviceAccount, _ := strings.Cut(id, "/")
+		name := (&cloud.Token{Namespace: namespace, ServiceAccount: serviceAccount}).Name()
+		if other, used := names[name]; used {
+			t.Errorf("%s and %s are both %s", id, other, name)
+		}
+		names[name] = id
 	}
 }
 

@@ -73,6 +73,9 @@ func Registered(configuration *admissionregistrationv1.MutatingWebhookConfigurat
 		w := &configuration.Webhooks[i]
 		r.Webhooks = append(r.Webhooks, w.Name)
 		r.Again = r.Again || w.ReinvocationPolicy != nil && *w.ReinvocationPolicy == admissionregistrationv1.IfNeededReinvocationPolicy
+		if w.ClientConfig.Service != nil {
+			r.Namespaces = append(r.Namespaces, w.ClientConfig.Service.Namespace)
+		}
 	}
 	return r
 }
@@ -168,6 +171,8 @@ type Kind struct {
 	// Restarts reports whether a change of the template replaces the pods. It is false for a
 	// Job, for example.
 	Restarts bool
+	// Makes is the kind of the objects that it makes, if they are not pods.
+	Makes string
 }
 
 var specTemplate = []string{"spec", "template"}
@@ -181,12 +186,12 @@ func Kinds() []Kind {
 		{Kind: "Pod", Resource: in("", "pods"), short: "po"},
 		{Kind: "PodTemplate", Resource: in("", "podtemplates"), Template: []string{"template"}},
 		{Kind: "ReplicationController", Resource: in("", "replicationcontrollers"), short: "rc", Template: specTemplate},
-		{Kind: "Deployment", Resource: in("apps", "deployments"), short: "deploy", Template: specTemplate, Restarts: true},
+		{Kind: "Deployment", Resource: in("apps", "deployments"), short: "deploy", Template: specTemplate, Restarts: true, Makes: "ReplicaSet"},
 		{Kind: "StatefulSet", Resource: in("apps", "statefulsets"), short: "sts", Template: specTemplate, Restarts: true},
 		{Kind: "DaemonSet", Resource: in("apps", "daemonsets"), short: "ds", Template: specTemplate, Restarts: true},
 		{Kind: "ReplicaSet", Resource: in("apps", "replicasets"), short: "rs", Template: specTemplate},
 		{Kind: "Job", Resource: in("batch", "jobs"), Template: specTemplate},
-		{Kind: "CronJob", Resource: in("batch", "cronjobs"), short: "cj", Template: []string{"spec", "jobTemplate", "spec", "template"}},
+		{Kind: "CronJob", Resource: in("batch", "cronjobs"), short: "cj", Template: []string{"spec", "jobTemplate", "spec", "template"}, Makes: "Job"},
 	}
 }
 
@@ -219,6 +224,20 @@ func ByGroupKind(kind schema.GroupKind) (Kind, bool) {
 // ByOwner returns the kind of an owner.
 func ByOwner(owner *metav1.OwnerReference) (Kind, bool) {
 	return ByGroupKind(schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).GroupKind())
+}
+
+// ControllerOf returns the owner that made an object of this kind, or nil if there is none. Who creates
+// an object writes its owner references: one to a kind of Kubernetes that makes no such objects is
+// wrong, and no controller removes it.
+func ControllerOf(kind string, object metav1.Object) *metav1.OwnerReference {
+	owner := metav1.GetControllerOf(object)
+	if owner == nil {
+		return nil
+	}
+	if k, known := ByName(owner.Kind); known && cmp.Or(k.Makes, "Pod") != kind {
+		return nil
+	}
+	return owner
 }
 
 // Name formats the kind and a name, as in deployment/web.
@@ -310,7 +329,7 @@ func (k *Kind) ByHand(object *unstructured.Unstructured) string {
 	}
 	for _, field := range []string{"updateStrategy", "strategy"} {
 		if kind, _, _ := unstructured.NestedString(object.Object, "spec", field, "type"); kind == "OnDelete" {
-			return "its update strategy is OnDelete: delete its pods"
+			return "its update strategy is OnDelete"
 		}
 	}
 	return ""

@@ -34,6 +34,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
+	"github.com/lanyard-dev/lanyard/internal/finding"
 	"github.com/lanyard-dev/lanyard/internal/options"
 	"github.com/lanyard-dev/lanyard/internal/peer"
 	"github.com/lanyard-dev/lanyard/internal/probe"
@@ -208,7 +209,7 @@ func (c *CLI) InContext(name string) *CLI {
 func (c *CLI) Namespace() (string, error) {
 	namespace, _, err := c.Flags.ToRawKubeConfigLoader().Namespace()
 	if err != nil {
-		return "", fmt.Errorf("namespace: %w", err)
+		return "", fmt.Errorf("kubeconfig: %w", err)
 	}
 	return namespace, nil
 }
@@ -349,6 +350,10 @@ func (c *CLI) Exit(err error, help string) int {
 		err = errNoCluster
 	}
 	c.Note("error: %v", err)
+	if right := finding.LackedRight(err); strings.HasPrefix(right, "get ") || strings.HasPrefix(right, "list ") {
+		f := finding.NoRight(right, "")
+		c.Note("%s", f.Fix)
+	}
 	if isUsage || !c.Started {
 		c.Note("See '%s --help' for usage.", help)
 	}

@@ -36,4 +36,16 @@ func TestManifestsDoNotControlATerminal(t *testing.T) {
 	if _, err := Read("x", []byte("a: \"\u009b\"\n")); err == nil {
 		t.Error("got no error for YAML with a control character")
 	}
+	documents, err := Read("x", []byte("kind: Pod # a\r# b\nname: 'c\u0085d' # e\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	if err := Write(&out, documents); err != nil || out.String() != "kind: Pod # a\n# b\nname: 'c\nd' # e\n" {
+		t.Errorf("got %q and %v, want line breaks that hide nothing", &out, err)
+	}
+	again, err := Read("again", out.Bytes())
+	if err != nil || !bytes.Equal(again[0].json, documents[0].json) {
+		t.Errorf("got %v and %v, want the same object", again, err)
+	}
 }

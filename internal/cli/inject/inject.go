@@ -363,6 +363,10 @@ func Write(w io.Writer, documents []*Document) error {
 	return nil
 }
 
+// lineBreaks replaces the line breaks of YAML that are control characters of a terminal: the text after
+// a lone carriage return would hide the text before it.
+var lineBreaks = strings.NewReplacer("\r", "\n", "\u0085", "\n")
+
 // output returns the document with a newline at its end.
 func (d *Document) output() (text []byte, err error) {
 	var indented bytes.Buffer
@@ -375,7 +379,7 @@ func (d *Document) output() (text []byte, err error) {
 	case d.changed:
 		text, err = yaml.JSONToYAML(texts.EscapeJSON(d.json))
 	default:
-		text = d.text
+		text = []byte(lineBreaks.Replace(string(d.text)))
 	}
 	return append(bytes.TrimRight(text, "\n"), '\n'), err
 }

@@ -100,6 +100,7 @@ func New(stock []*Object, o *Options) *Plan {
 		accounts:   map[string][]*Object{},
 		agents:     map[string][]string{},
 		needTokens: map[string]bool{}, mapped: map[string]map[string]string{}, lacking: map[string]int{},
+		homes: map[string][]string{},
 	}
 	if o.Cluster {
 		slices.SortStableFunc(stock, func(a, b *Object) int {
@@ -110,6 +111,13 @@ func New(stock []*Object, o *Options) *Plan {
 		if object.Namespace == "" && object.Kind != kindWebhooks.Kind {
 			object.Namespace = o.Namespace
 		}
+		for _, from := range o.From {
+			if from.Registers(object.Registration) {
+				p.homes[from.Name] = append(p.homes[from.Name], object.Registration.Namespaces...)
+			}
+		}
+	}
+	for _, object := range stock {
 		p.index(object)
 	}
 	for _, object := range stock {
@@ -119,8 +127,8 @@ func New(stock []*Object, o *Options) *Plan {
 		case kindWebhooks.Kind:
 			p.webhooks(object)
 		case kindConfigMap.Kind:
-			if p.has("eks") {
-				p.mappings(object)
+			if eks := p.from("eks"); eks != nil {
+				p.mappings(object, eks)
 			}
 		default:
 			p.pod(object)
@@ -161,6 +169,15 @@ type planner struct {
 	composesRoles bool
 	// lacking counts the ServiceAccounts that need a default of the cluster.
 	lacking map[string]int
+	// homes are the namespaces that the peers run in, by the names of the peers.
+	homes map[string][]string
+}
+
+// configures reports whether an object configures the peer: in a cluster, only if it is in a namespace
+// that the peer's webhook configuration names. Whoever can write into any other namespace can write
+// an object there that looks like the peer's.
+func (p *planner) configures(o *Object, from *peer.Peer) bool {
+	return !p.Cluster || slices.Contains(p.homes[from.Name], o.Namespace)
 }
 
 // Keys of the peers that have a rule of their own.
@@ -170,9 +187,13 @@ const (
 	azureClient = "azure.workload.identity/client-id"
 )
 
-// has reports whether the peer of this name is one of those to migrate from.
-func (p *planner) has(name string) bool {
-	return slices.ContainsFunc(p.From, func(from *peer.Peer) bool { return from.Name == name })
+// from returns the peer of this name if it is one of those to migrate from, or else nil.
+func (p *planner) from(name string) *peer.Peer {
+	at := slices.IndexFunc(p.From, func(from *peer.Peer) bool { return from.Name == name })
+	if at < 0 {
+		return nil
+	}
+	return p.From[at]
 }
 
 // accountOf returns the namespace and name of a pod's ServiceAccount.
@@ -186,8 +207,12 @@ func (p *planner) index(o *Object) {
 	case o.Kind == kindServiceAccount.Kind:
 		key := o.Namespace + "/" + o.Name
 		p.accounts[key] = append(p.accounts[key], o)
-	case o.Kind == kindConfigMap.Kind && p.has("eks"):
+	case o.Kind == kindConfigMap.Kind && p.from("eks") != nil:
 		mapped, _ := peer.Mapped(o.Data) // the plan for the ConfigMap has the error
+		configures := p.configures(o, p.from("eks"))
+		maps.DeleteFunc(mapped, func(name string, _ map[string]string) bool {
+			return !configures && !strings.HasPrefix(name, o.Namespace+"/")
+		})
 		maps.Copy(p.mapped, mapped)
 	case slices.Contains(o.Registration.Webhooks, cluster.PodWebhook):
 		p.lanyard = o.Name
@@ -198,6 +223,9 @@ func (p *planner) index(o *Object) {
 		}
 		if o.Pod != nil && from.Name == "azure" && o.Pod.Labels[azureUse] == "true" && !o.Pod.bound(from) {
 			p.needTokens[accountOf(o)] = true
+		}
+		if !p.configures(o, from) {
+			continue
 		}
 		values := o.settings(from)
 		p.composesRoles = p.composesRoles || values["--compose-role-arn"] == "true"

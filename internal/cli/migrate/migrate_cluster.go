@@ -38,7 +38,7 @@ func (k *migrateCommand) cluster(ctx context.Context, o *Options) (*migration, e
 	if err != nil {
 		return nil, err
 	}
-	result := &migration{Plan: New(stock, o), inCluster: true, written: k.write}
+	result := &migration{Plan: New(stock, o), inCluster: true, written: k.write, namespace: k.namespace}
 	result.Changes = len(result.Plan.Changes)
 	if k.write {
 		k.writeServiceAccounts(ctx, result)

@@ -65,6 +65,8 @@ type migration struct {
 	Errors  []string `json:"errors,omitempty"`
 	// written reports whether --write was set, and inCluster whether it can be.
 	written, inCluster bool
+	// namespace is the namespace that was read, or empty for all, or for files.
+	namespace string
 }
 
 func (k *migrateCommand) run(ctx context.Context) error {
@@ -137,7 +139,11 @@ func nameOf(item *Item) string {
 
 func (m *migration) Print(p *command.Page) {
 	if len(m.Items) == 0 {
-		p.Line("nothing was found")
+		where := ""
+		if m.namespace != "" {
+			where = " in the namespace " + m.namespace
+		}
+		p.Line("nothing was found%s", where)
 		return
 	}
 	object := ""

@@ -235,6 +235,7 @@ func TestWhileThePeerIsAdoptedMigrateWritesTheRest(t *testing.T) {
 	has := map[string]string{"eks.amazonaws.com/role-arn": "arn:aws:iam::111122223333:role/a", "azure.workload.identity/client-id": "00000000-1111-2222-3333-444444444444"}
 	adopted := apply(has, peer.Adopt(s, peer.Of(s), has))
 	stock := []*migrate.Object{
+		eksIn("kube-system"),
 		{Kind: "ConfigMap", Namespace: "kube-system", Name: "pod-identity-webhook", Data: map[string]string{
 			"config": `{"a/exact": {"RoleARN": "arn:aws:iam::111122223333:role/exact"}, "*/any": {"RoleARN": "arn:aws:iam::111122223333:role/any"}}`,
 		}},
@@ -260,6 +261,57 @@ func TestWhileThePeerIsAdoptedMigrateWritesTheRest(t *testing.T) {
 	want := map[string]map[string]string{"exact": mapped("exact"), "any": mapped("any"), "new": adopted}
 	if diff := gocmp.Diff(want, got); diff != "" {
 		t.Errorf("the changed ServiceAccounts (-want +got):\n%s", diff)
+	}
+}
+
+// eksIn returns the webhook configuration of EKS's program in the namespace.
+func eksIn(namespace string) *migrate.Object {
+	return &migrate.Object{Kind: "MutatingWebhookConfiguration", Name: "pod-identity-webhook", Registration: peer.Registration{Name: "pod-identity-webhook", Namespaces: []string{namespace}}}
+}
+
+// Whoever can write into one namespace can create objects there that look like a peer's.
+func TestOnlyTheNamespaceOfThePeerConfiguresOthers(t *testing.T) {
+	t.Parallel()
+	evil := func(name, image string, data map[string]string, args ...string) []*migrate.Object {
+		pod := &migrate.Pod{}
+		pod.Spec.Containers = []corev1.Container{{Image: image, Args: args}}
+		return []*migrate.Object{{Kind: "ConfigMap", Namespace: "evil", Name: name, Data: data}, {Kind: "Deployment", Namespace: "evil", Name: "webhook", Pod: pod}}
+	}
+	stock := slices.Concat(
+		evil("pod-identity-webhook", "amazon-eks-pod-identity-webhook", map[string]string{"config": `{
+			"shop/app": {"RoleARN": "arn:aws:iam::666666666666:role/evil"},
+			"*/default": {"RoleARN": "arn:aws:iam::666666666666:role/evil"},
+			"evil/new": {"RoleARN": "arn:aws:iam::666666666666:role/evil"},
+			"evil/own": {"RoleARN": "arn:aws:iam::666666666666:role/evil"}}`}, "--token-audience=evil", "--compose-role-arn"),
+		evil("azure-wi-webhook-config", "azure-workload-identity-webhook", map[string]string{"AZURE_TENANT_ID": "66666666-6666-6666-6666-666666666666"}),
+		[]*migrate.Object{
+			eksIn("kube-system"),
+			{Kind: "ServiceAccount", Namespace: "shop", Name: "app"},
+			{Kind: "ServiceAccount", Namespace: "shop", Name: "default"},
+			{Kind: "ServiceAccount", Namespace: "evil", Name: "own"},
+			{Kind: "ServiceAccount", Namespace: "shop", Name: "azure", Annotations: map[string]string{"azure.workload.identity/client-id": "00000000-1111-2222-3333-444444444444"}},
+		})
+	plan := migrate.New(stock, &migrate.Options{Settings: newSettings(t), From: peersNamed(t, "eks", "azure"), Cluster: true})
+	if len(plan.Config) > 0 {
+		t.Errorf("got the settings %v, want none", plan.Config)
+	}
+	for _, c := range plan.Changes {
+		if c.Object.Namespace != "evil" && (c.Object.Name != "azure" || c.Set["lanyard.dev/azure-tenant-id"] != "") {
+			t.Errorf("changes %s/%s: %v", c.Object.Namespace, c.Object.Name, c.Set)
+		}
+	}
+	const want = "Nothing was changed, because no webhook configuration of amazon-eks-pod-identity-webhook names a Service in the namespace evil. " +
+		"Annotate the ServiceAccount if the object belongs to the program."
+	for _, name := range []string{"shop/app", "*/default", "evil/new"} {
+		if !slices.ContainsFunc(plan.Items, func(item migrate.Item) bool {
+			return item.Found == name && item.Result == peer.Manual && item.Why == want
+		}) {
+			t.Errorf("%s: got %+v, want it by hand: %s", name, plan.Items, want)
+		}
+	}
+	// Whoever can write the ConfigMap can annotate this one anyway.
+	if !slices.ContainsFunc(plan.Changes, func(c migrate.Change) bool { return c.Object.Name == "own" }) {
+		t.Error("does not change the ServiceAccount in the namespace of the ConfigMap")
 	}
 }
 
@@ -499,7 +551,7 @@ func TestPodsOfEKSPodIdentity(t *testing.T) {
 	add("own", "plain", false)
 	add("other-1", "other", true)
 	stock = append(stock,
-		&migrate.Object{Kind: "ConfigMap", Namespace: "kube-system", Name: "pod-identity-webhook", Data: map[string]string{"config": `{"shop/plain": {"RoleARN": "arn:aws:iam::111122223333:role/plain"}}`}},
+		&migrate.Object{Kind: "ConfigMap", Namespace: "shop", Name: "pod-identity-webhook", Data: map[string]string{"config": `{"shop/plain": {"RoleARN": "arn:aws:iam::111122223333:role/plain"}}`}},
 		&migrate.Object{Kind: "ServiceAccount", Namespace: "shop", Name: "cart", Annotations: map[string]string{"eks.amazonaws.com/role-arn": "arn:aws:iam::111122223333:role/cart"}},
 		&migrate.Object{Kind: "ServiceAccount", Namespace: "shop", Name: "plain"},
 		&migrate.Object{Kind: "ServiceAccount", Namespace: "shop", Name: "other"},

@@ -190,7 +190,7 @@ func (t *podPlan) azureLabel(from *peer.Peer, in *peer.Input) {
 // a client ID: with Lanyard, it gets credentials.
 func (t *podPlan) unlabelled() {
 	pod := t.Pod
-	if !t.has("azure") || pod.Labels[azureUse] == "true" || pod.Annotations[annotations.Inject] != "" || pod.Labels[annotations.Inject] != "" {
+	if t.from("azure") == nil || pod.Labels[azureUse] == "true" || pod.Annotations[annotations.Inject] != "" || pod.Labels[annotations.Inject] != "" {
 		return
 	}
 	hasClient := func(o *Object) bool { return o.Annotations[azureClient] != "" || t.needTokens[accountOf(t.Object)] }

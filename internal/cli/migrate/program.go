@@ -28,6 +28,8 @@ func (p *planner) settings(o *Object, from *peer.Peer) {
 		switch {
 		case in.Result == peer.Unsupported && value == "", in.Result != peer.NothingToDo && hasStandard && value == standard, value == "false":
 			p.item(o, name, peer.NothingToDo, "", "It has its default.")
+		case in.Result == peer.Setting && !p.configures(o, from):
+			p.item(o, name, peer.Manual, in.Becomes, "Nothing was taken over, because "+notHome(o, from)+" Set it yourself if the object belongs to the program.")
 		case in.Result == peer.Setting:
 			p.setting(o, in, name, value)
 		default:
@@ -55,19 +57,24 @@ func (p *planner) setting(o *Object, in *peer.Input, name, value string) {
 	p.row(o, name, in)
 }
 
+// notHome says why an object does not configure the peer.
+func notHome(o *Object, from *peer.Peer) string {
+	return fmt.Sprintf("no webhook configuration of %s names a Service in the namespace %s.", from.Program, o.Namespace)
+}
+
 // mappings plans for the entries of EKS's ConfigMap.
-func (p *planner) mappings(o *Object) {
+func (p *planner) mappings(o *Object, eks *peer.Peer) {
 	mapped, err := peer.Mapped(o.Data)
 	if err != nil {
 		p.item(o, "config", peer.Manual, "", fmt.Sprintf("It cannot be read: %v", err))
 	}
 	for _, name := range slices.Sorted(maps.Keys(mapped)) {
-		p.mapping(o, name, mapped[name])
+		p.mapping(o, eks, name, mapped[name])
 	}
 }
 
 // mapping plans for one entry of EKS's ConfigMap.
-func (p *planner) mapping(o *Object, name string, values map[string]string) {
+func (p *planner) mapping(o *Object, eks *peer.Peer, name string, values map[string]string) {
 	role := annotations.Prefix + "aws-role-arn"
 	namespace, account, _ := strings.Cut(name, "/")
 	set := peer.Translate(p.Settings, p.From, values)
@@ -84,6 +91,8 @@ func (p *planner) mapping(o *Object, name string, values map[string]string) {
 		p.item(o, name, peer.NothingToDo, role, "The ServiceAccount has it already.")
 	case len(p.agents[name]) > 0:
 		p.item(o, name, peer.Manual, role, "Nothing was changed, because "+usesAgent+".")
+	case !p.configures(o, eks) && (namespace != o.Namespace || len(accounts) == 0):
+		p.item(o, name, peer.Manual, role, "Nothing was changed, because "+notHome(o, eks)+" Annotate the ServiceAccount if the object belongs to the program.")
 	case len(accounts) > 0 && len(mistakes) > 0:
 		p.item(o, name, peer.Manual, role, "Nothing was changed, because Lanyard would deny the result.")
 	case len(accounts) > 0:

@@ -7,6 +7,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/lanyard-dev/lanyard/internal/finding"
 )
 
 // A denial by the guard is recognized by a sentence of the policy.
@@ -20,5 +22,17 @@ func TestTheSentenceOfTheGuardIsInItsPolicy(t *testing.T) {
 		if !strings.Contains(string(policy), guardSentence+key) {
 			t.Errorf("the policies have no sentence with %q", guardSentence+key)
 		}
+	}
+}
+
+// A fix that ends in a command is pasted as a whole.
+func TestTheFixOfAFailedCallEndsInItsCommand(t *testing.T) {
+	t.Parallel()
+	fix, link := callFix(`no endpoints available for service "lanyard-webhook"`)
+	if !strings.HasSuffix(fix, ": kubectl describe pods --all-namespaces --selector app.kubernetes.io/name=lanyard-webhook") {
+		t.Errorf("got the fix %q", fix)
+	}
+	if link != finding.Page("troubleshooting/webhook-down.md#are-the-replicas-ready") {
+		t.Errorf("got the link %q", link)
 	}
 }

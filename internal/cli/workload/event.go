@@ -33,8 +33,7 @@ func printEvent(p *command.Page, f *finding.Finding) {
 	p.Line("")
 	p.Line("newest event: %s", p.Style(command.Bad, f.Reason))
 	p.Text(2, "", f.About+": "+f.Text)
-	printFix(p, f.Fix)
-	p.Text(5, command.Faint, f.Link)
+	printFix(p, f.Fix, f.Link)
 }
 
 const (
@@ -42,7 +41,7 @@ const (
 	failedCreate = "FailedCreate"
 	// recent is longer than a kubelet waits before it retries a mount.
 	recent = 5 * time.Minute
-	// maxOwners limits the objects that are read to find those of the workload.
+	// maxOwners limits the objects that are read to find those of the workload, and the owners of each.
 	maxOwners = 10
 )
 
@@ -143,7 +142,8 @@ func last(event *corev1.Event) time.Time {
 func (x *explainer) involved(ctx context.Context, event *corev1.Event, targets []string) (*unstructured.Unstructured, error) {
 	about := event.InvolvedObject
 	var found *unstructured.Unstructured
-	for next := (&metav1.OwnerReference{APIVersion: about.APIVersion, Kind: about.Kind, Name: about.Name, UID: about.UID}); next != nil; {
+	next := &metav1.OwnerReference{APIVersion: about.APIVersion, Kind: about.Kind, Name: about.Name, UID: about.UID}
+	for n := 0; next != nil && n < maxOwners; n++ { // users can write references in a circle
 		object, err := x.ownerOf(ctx, next)
 		if apierrors.IsNotFound(err) || err == nil && (object == nil || object.GetUID() != next.UID) {
 			return nil, nil
@@ -185,14 +185,14 @@ func newEvent(event *corev1.Event, n *NewPod) *finding.Finding {
 	case n.Outcome != injected.Unknown && !n.Local:
 		f.Status, f.Fix, f.Link = finding.Warning, "A pod would be created now. Wait until the controller tries again.", finding.Page("troubleshooting/pods-denied.md#which-controllers-retry")
 	case strings.Contains(event.Message, "failed calling webhook") && strings.Contains(event.Message, ".lanyard.dev"):
-		why := cause.Webhook(event.Message)
-		f.Fix, f.Link = why.Advice(), finding.Page(why.Link)
+		f.Fix, f.Link = callFix(event.Message)
 	}
 	return f
 }
 
-// callFix returns the fix for an error that the API server returned for a call to the webhook.
-func callFix(message string) string {
+// callFix returns the fix and its page for an error that the API server returned for a call to the
+// webhook.
+func callFix(message string) (fix, link string) {
 	why := cause.Webhook(message)
-	return why.Advice() + " See: " + finding.Page(why.Link)
+	return why.Advice(), finding.Page(why.Link)
 }

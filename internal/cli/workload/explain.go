@@ -14,7 +14,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/finding"
@@ -63,7 +62,6 @@ type input struct {
 type topOwner struct {
 	// Name is the workload, for example deployment/cart, or empty if the pod has none.
 	Name string
-	UID  types.UID
 	// Kind is the kind of the workload. Kind.Kind is empty for a custom kind.
 	Kind cluster.Kind
 	// ByHand says why a restart would not replace the pods, or is empty if it would.
@@ -354,8 +352,27 @@ func (in *input) injected() NewPod {
 		f := &shadows[0]
 		n.Status, n.Reason = finding.Failed, string(f.Reason)
 		n.Text, n.Fix = n.Text+", but SDKs in its container "+f.Container+" may ignore it: "+f.Detail, f.Fix
+	} else if c, own := ownCredentials(n.Containers); own != nil {
+		n.Status, n.Reason = finding.NotApplicable, string(own.Reason)
+		n.Text, n.Fix = n.Text+", but no container uses it: container "+c+": "+own.Detail, own.Fix
 	}
 	return n
+}
+
+// ownCredentials returns the first container that keeps credentials of its own, and the finding
+// about it, if no container uses the injected ones.
+func ownCredentials(containers []Container) (name string, own *mutate.Finding) {
+	for i := range containers {
+		c := &containers[i]
+		if len(c.Providers) > 0 {
+			return "", nil
+		}
+		at := slices.IndexFunc(c.Reasons, func(r mutate.Finding) bool { return r.Reason == reason.EnvironmentTaken })
+		if at >= 0 && own == nil {
+			name, own = c.Name, &c.Reasons[at]
+		}
+	}
+	return name, own
 }
 
 // shadows returns the findings about variables of the pod Sent because of which SDKs ignore the
@@ -427,13 +444,14 @@ func (in *input) denied() NewPod {
 	case denial.By == ByLanyard:
 		n.Fix = fixes[denial.Reason]
 	case denial.By == ByNoCall:
-		n.Fix = callFix(denial.Message)
+		n.Fix, n.Link = callFix(denial.Message)
 	case denial.By == ByGuard && !in.called:
 		return in.insists()
 	case denial.By == ByGuard && in.ServiceAccount != nil && !in.asks() && in.Sent.GetLabels()[annotations.IdentityLabel] != "":
 		n.Fix = fixes[reason.ForeignInjection]
 	case denial.By == ByGuard && in.unreachable() != "":
-		n.Text, n.Fix = "the guard denies new pods, because the API server cannot call Lanyard: "+in.unreachable(), callFix(in.unreachable())
+		n.Text = "the guard denies new pods, because the API server cannot call Lanyard: " + in.unreachable()
+		n.Fix, n.Link = callFix(in.unreachable())
 	case denial.By == ByGuard:
 		n.Text, n.Fix = "the guard denies new pods: Lanyard did not inject a container that needs credentials", checkFix
 		if decision, _ := in.decide(); leavesNothing(decision) {
@@ -582,7 +600,8 @@ func (in *input) uncalled() NewPod {
 		n.Outcome, n.Text = injected.Excluded, "Lanyard is not called for the pod: the objectSelector of the webhook "+cluster.PodWebhook+" does not select it"
 		n.Fix = "Correct the labels of the pod template, or the objectSelector."
 	case in.unreachable() != "":
-		n.Text, n.Fix = "the API server cannot call Lanyard: "+in.unreachable(), callFix(in.unreachable())
+		n.Text = "the API server cannot call Lanyard: " + in.unreachable()
+		n.Fix, n.Link = callFix(in.unreachable())
 	case in.Probe != nil && in.Probe.Problem() != nil && !in.Probe.Denial.ShowsCall():
 		n.Text, n.Fix = "the API server did not call Lanyard for this pod. The cause is unknown, because the probe pod was not created: "+in.Probe.Problem().Error(), checkFix
 	case certain && in.registration != nil:
@@ -644,7 +663,7 @@ func (in *input) peer(p *peer.Peer) hint {
 			"If Lanyard is to give the credentials, include the namespace.", false}
 	}
 	return hint{fmt.Sprintf(": %s is for %s, and Lanyard does not adopt it here (docs/migrate/adoption.md)", p.Identity[0], p.Program),
-		fmt.Sprintf("If Lanyard is to give the credentials: lanyard migrate --from %s --namespace %s shows the annotations.", p.Name, in.Namespace.Name), false}
+		fmt.Sprintf("If Lanyard is to give the credentials, see the annotations: lanyard migrate --from %s --namespace %s", p.Name, in.Namespace.Name), false}
 }
 
 // containers describes the containers of a pod. decision contains the findings about them; it may
@@ -778,7 +797,7 @@ func (in *input) explainLive(n *NewPod) *Live {
 	case injected.Current:
 		l.Status = finding.OK
 	case injected.Unknown:
-		l.Status, l.Fix = finding.Skipped, cmp.Or(n.Fix, "See: lanyard check")
+		l.Status, l.Fix, l.Link = finding.Skipped, cmp.Or(n.Fix, "See: lanyard check"), n.Link
 	case Shadowed:
 		f := &judged.Shadows[0]
 		l.Status, l.Reason, l.Fix = finding.Failed, string(f.Reason), f.Fix

@@ -47,7 +47,7 @@ func (e *Explanation) Print(p *command.Page) {
 	p.Line("%s in namespace %s", p.Style(command.Title, e.Object), e.Namespace)
 	p.Line("")
 	p.Table(2, e.rows())
-	printFix(p, e.ServiceAccount.label.Fix)
+	printFix(p, e.ServiceAccount.label.Fix, "")
 	p.Line("")
 	style := map[injected.State]string{Injected: command.Good, Denied: command.Bad}[e.New.Outcome]
 	if e.New.Outcome != Denied && e.New.Status != finding.OK && e.New.Status != finding.NotApplicable {
@@ -61,7 +61,8 @@ func (e *Explanation) Print(p *command.Page) {
 	if e.New.Local {
 		p.Text(2, command.Warn, "evaluated here, not by the cluster: "+e.New.Limits)
 	}
-	printPod(p, e.New.Text, e.New.Containers, nil, e.New.Fix)
+	printPod(p, e.New.Text, e.New.Containers, nil)
+	printFix(p, e.New.Fix, e.New.Link)
 	for _, warning := range e.New.Warnings {
 		p.Text(4, command.Faint, warning)
 	}
@@ -69,7 +70,8 @@ func (e *Explanation) Print(p *command.Page) {
 		p.Line("")
 		style := map[injected.State]string{injected.Current: command.Good, injected.Stale: command.Bad, injected.Without: command.Bad, Shadowed: command.Bad}[l.State]
 		p.Line("this pod: %s", p.Style(style, string(l.State)))
-		printPod(p, l.Text+"; created "+l.Created, l.Containers, l.Differences, l.Fix)
+		printPod(p, l.Text+"; created "+l.Created, l.Containers, l.Differences)
+		printFix(p, l.Fix, l.Link)
 	}
 	if e.Pods != nil {
 		p.Line("")
@@ -142,14 +144,18 @@ func (e *Explanation) rows() [][]string {
 	return rows
 }
 
-func printFix(p *command.Page, fix string) {
+// printFix writes a next step and its page, if there are any.
+func printFix(p *command.Page, fix, link string) {
 	if fix != "" {
 		p.Text(2, command.Title, "-> "+fix)
 	}
+	if link != "" {
+		p.Text(5, command.Faint, link)
+	}
 }
 
-// printPod writes the outcome for a pod: the reason, the containers, the differences and the fix.
-func printPod(p *command.Page, why string, containers []Container, differences []injected.Difference, fix string) {
+// printPod writes the outcome for a pod: the reason, the containers and the differences.
+func printPod(p *command.Page, why string, containers []Container, differences []injected.Difference) {
 	p.Text(2, "", why)
 	var rows [][]string
 	for _, c := range containers {
@@ -173,5 +179,4 @@ func printPod(p *command.Page, why string, containers []Container, differences [
 	for _, d := range differences {
 		p.Text(2, "", d.String())
 	}
-	printFix(p, fix)
 }

@@ -122,7 +122,13 @@ func (x *explainer) template(ctx context.Context, in *input) error {
 	in.ServiceAccountName, in.Named = cluster.ServiceAccountOf(object), cluster.NamesServiceAccount(object)
 	template := object
 	if len(path) > 0 {
-		in.Owner = topOwnerOf(in.Object, object)
+		x.known = &known{owner: object.GetUID()}
+		if in.Owner = topOwnerOf(in.Object, object); !in.Owner.Kind.Restarts {
+			var top topOwner
+			if _, top, err = x.owner(ctx, object); top.Name != "" {
+				in.Owner = top
+			}
+		}
 	} else {
 		in.Live = object
 		template, in.Owner, err = x.owner(ctx, object)
@@ -154,10 +160,11 @@ func (x *explainer) get(ctx context.Context, kind schema.GroupVersionResource, n
 	return x.untyped.Resource(kind).Namespace(x.info.Namespace).Get(ctx, name, metav1.GetOptions{})
 }
 
-// owner returns the owner of a pod that has a template, and the owner at the top. template is nil if
-// the pod is its own template, because there is no owner or it cannot be read.
-func (x *explainer) owner(ctx context.Context, pod *unstructured.Unstructured) (template *unstructured.Unstructured, top topOwner, err error) {
-	for reference := metav1.GetControllerOf(pod); reference != nil; {
+// owner returns the owner of a pod or a workload that has a template, and the owner at the top, if
+// there are any. A pod without the first is its own template.
+func (x *explainer) owner(ctx context.Context, owned *unstructured.Unstructured) (template *unstructured.Unstructured, top topOwner, err error) {
+	reference := cluster.ControllerOf(owned.GetKind(), owned)
+	for n := 0; reference != nil && n < maxOwners; n++ { // users can write references in a circle
 		object, err := x.ownerOf(ctx, reference)
 		name := cluster.OwnerName(reference)
 		if name == "" || apierrors.IsNotFound(err) || err == nil && object != nil && object.GetUID() != reference.UID {
@@ -175,17 +182,17 @@ func (x *explainer) owner(ctx context.Context, pod *unstructured.Unstructured) (
 		if _, found := cluster.TemplatePath(object); found && template == nil {
 			template = object
 		}
-		reference = metav1.GetControllerOf(object)
+		reference = cluster.ControllerOf(object.GetKind(), object)
 	}
 	return template, top, nil
 }
 
 // ownerOf reads an owner. It returns nil for an owner without a namespace, such as the node of
-// a mirror pod, for a kind that the API server does not know, and without the right.
+// a mirror pod, for a kind that the API server does not know, for a Secret, and without the right.
 func (x *explainer) ownerOf(ctx context.Context, reference *metav1.OwnerReference) (*unstructured.Unstructured, error) {
 	kind := schema.FromAPIVersionAndKind(reference.APIVersion, reference.Kind)
 	mapping, err := x.mapper.RESTMapping(kind.GroupKind(), kind.Version)
-	if err != nil || mapping.Scope.Name() != meta.RESTScopeNameNamespace {
+	if err != nil || mapping.Scope.Name() != meta.RESTScopeNameNamespace || mapping.Resource == command.CoreResource("secrets") {
 		return nil, nil //nolint:nilerr // who creates a pod writes its references
 	}
 	object, err := x.get(ctx, mapping.Resource, reference.Name)
@@ -198,7 +205,7 @@ func (x *explainer) ownerOf(ctx context.Context, reference *metav1.OwnerReferenc
 // topOwnerOf returns the named workload, as the owner of its pods.
 func topOwnerOf(name string, object *unstructured.Unstructured) topOwner {
 	kind, _ := cluster.ByGroupKind(object.GroupVersionKind().GroupKind())
-	return topOwner{Name: name, UID: object.GetUID(), Kind: kind, ByHand: kind.ByHand(object)}
+	return topOwner{Name: name, Kind: kind, ByHand: kind.ByHand(object)}
 }
 
 // variables reads the ConfigMaps that containers take variables from, as far as they can be read.
@@ -275,7 +282,9 @@ const aboutPods = "running pods"
 // of the explanation does not depend on them.
 func (x *explainer) pods(ctx context.Context, in *input, e *Explanation) {
 	in.AddServiceAccount(in.metadata())
-	x.known = &known{in.Owner.UID, in.Template, in.Answer}
+	if x.known != nil {
+		x.known.template, x.known.answer = in.Template, in.Answer
+	}
 	rows, err := x.rows(ctx, in.Namespace)
 	if err != nil {
 		f := finding.Unreadable("the "+aboutPods, err)

@@ -6,6 +6,7 @@ package workload
 import (
 	"errors"
 	"maps"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -107,8 +108,14 @@ func expectNextSteps(t *testing.T, e *Explanation) {
 		if isFine := f.Status == finding.OK || f.Status == finding.NotApplicable; !isFine && f.Fix == "" || f.Status == finding.OK && f.Fix != "" || f.About == "" || f.Text == "" {
 			t.Errorf("got the finding %+v", f)
 		}
+		if textAfterCommand.MatchString(f.Fix) {
+			t.Errorf("got the fix %q, want the command at its end", f.Fix)
+		}
 	}
 }
+
+// textAfterCommand matches a fix that cannot be pasted from its command to its end.
+var textAfterCommand = regexp.MustCompile(`: (?:kubectl|lanyard) .*\.(?: |$)`)
 
 func TestNewPods(t *testing.T) {
 	t.Parallel()
@@ -463,13 +470,13 @@ func TestTheFixIsForOneWorkload(t *testing.T) {
 		owner topOwner
 		want  string
 	}{
-		"a Deployment":        {topOwner{"deployment/cart", "", kind("deployment"), ""}, "Restart its workload: kubectl rollout restart deployment/cart --namespace shop"},
-		"a paused Deployment": {topOwner{"deployment/cart", "", kind("deployment"), "it is paused"}, "A restart of deployment/cart does not replace the pod: it is paused. Delete the pod, and its controller creates a new one: kubectl delete pod cart-0 --namespace shop"},
+		"a Deployment":        {topOwner{"deployment/cart", kind("deployment"), ""}, "Restart its workload: kubectl rollout restart deployment/cart --namespace shop"},
+		"a paused Deployment": {topOwner{"deployment/cart", kind("deployment"), "it is paused"}, "A restart of deployment/cart does not replace the pod: it is paused. Delete the pod, and its controller creates a new one: kubectl delete pod cart-0 --namespace shop"},
 		"no owner":            {topOwner{}, "No controller replaces this pod. Delete it, and create it again from its manifest: kubectl delete pod cart-0 --namespace shop"},
-		"a Job":               {topOwner{"job/load", "", kind("job"), "x"}, "A Job cannot be restarted. Delete it, and create it again from its manifest: kubectl delete job/load --namespace shop"},
-		"a CronJob":           {topOwner{"cronjob/load", "", kind("cronjob"), "x"}, "The next Job of cronjob/load gets the credentials. To start a Job now: kubectl create job load-again --from=cronjob/load --namespace shop"},
-		"a ReplicaSet":        {topOwner{"replicaset/cart-1", "", kind("replicaset"), "x"}, "Delete the pod, and its controller creates a new one: kubectl delete pod cart-0 --namespace shop"},
-		"a custom kind":       {topOwner{"rollout/cart", "", cluster.Kind{}, ""}, "Restart rollout/cart with the program that manages it, or delete the pod, if its controller creates a new one: kubectl delete pod cart-0 --namespace shop"},
+		"a Job":               {topOwner{"job/load", kind("job"), "x"}, "A Job cannot be restarted. Delete it, and create it again from its manifest: kubectl delete job/load --namespace shop"},
+		"a CronJob":           {topOwner{"cronjob/load", kind("cronjob"), "x"}, "The next Job of cronjob/load gets the credentials. To start a Job now: kubectl create job load-again --from=cronjob/load --namespace shop"},
+		"a ReplicaSet":        {topOwner{"replicaset/cart-1", kind("replicaset"), "x"}, "Delete the pod, and its controller creates a new one: kubectl delete pod cart-0 --namespace shop"},
+		"a custom kind":       {topOwner{"rollout/cart", cluster.Kind{}, ""}, "Restart rollout/cart with the program that manages it, or delete the pod, if its controller creates a new one: kubectl delete pod cart-0 --namespace shop"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -622,6 +629,24 @@ func TestContainers(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, explain(in).New.Containers); diff != "" {
 		t.Errorf("containers (-want +got):\n%s", diff)
+	}
+}
+
+// "a new pod gets aws" was all that explain said.
+func TestContainersThatKeepTheirOwnCredentials(t *testing.T) {
+	t.Parallel()
+	in, sent := newInput(t), newPod()
+	sent.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "AWS_WEB_IDENTITY_TOKEN_FILE", Value: "/own/token"}}
+	in.Sent, in.Answer.Pod = unstructuredOf(sent), unstructuredOf(injectPod(t, sent, role))
+	got := explain(in)
+	expectNextSteps(t, got)
+	want := finding.Finding{
+		Status: finding.NotApplicable, About: "new pods", Reason: string(reason.EnvironmentTaken),
+		Text: "a new pod gets aws, but no container uses it: container main: it sets AWS_WEB_IDENTITY_TOKEN_FILE itself and keeps its own aws credentials",
+		Fix:  "Remove AWS_WEB_IDENTITY_TOKEN_FILE from the container to use the injected aws identity.",
+	}
+	if diff := cmp.Diff(want, got.New.Finding); diff != "" || got.New.Outcome != Injected || got.Problem() {
+		t.Errorf("got outcome %s and problem %t (-want +got):\n%s", got.New.Outcome, got.Problem(), diff)
 	}
 }
 

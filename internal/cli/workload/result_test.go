@@ -89,3 +89,15 @@ func TestTheResultOfStatus(t *testing.T) {
 		})
 	}
 }
+
+// A mistyped name selects nothing, and explain reports that the object does not exist.
+func TestANameThatSelectsNothingHasANextStep(t *testing.T) {
+	t.Parallel()
+	r := &statusResult{Summary: summary{States: map[injected.State]int{}}, query: &query{scope: "shop", names: []string{"deployment/crat"}}}
+	var out bytes.Buffer
+	r.printEnd(&command.Page{W: &out})
+	const want = "no pod of a ServiceAccount that asks for an identity is selected. To see why: lanyard explain deployment/crat --namespace shop\n"
+	if out.String() != want {
+		t.Errorf("got %q, want %q", out.String(), want)
+	}
+}

@@ -107,7 +107,7 @@ func (n *Namespace) newPod(object metav1.Object, serviceAccount string) (*pod, e
 		}
 		r.comparer, r.asks, r.unchanged = n.comparers[serviceAccount], n.AskForIdentity(read.Annotations), cluster.IsUnchanged(object, found.unchanged)
 	}
-	p := &pod{name: object.GetName(), serviceAccount: serviceAccount, owner: metav1.GetControllerOf(object), running: r}
+	p := &pod{name: object.GetName(), serviceAccount: serviceAccount, owner: cluster.ControllerOf("Pod", object), running: r}
 	if p.verdict, err = r.judge(); err != nil {
 		return nil, err
 	}

@@ -87,6 +87,7 @@ type account struct {
 
 // owner is an object that owns pods, or their owners.
 type owner struct {
+	kind string
 	name string // as users write it
 	// above is the owner of this owner, if it is a ReplicaSet or a Job.
 	above *metav1.OwnerReference
@@ -247,9 +248,9 @@ func (n *Namespace) unreadOwners() []cluster.Kind {
 
 // addOwner adds an object that owns pods, or their owners.
 func (n *Namespace) addOwner(kind *cluster.Kind, object *metav1.PartialObjectMetadata) {
-	o := owner{name: kind.Name(object.Name)}
+	o := owner{kind: kind.Kind, name: kind.Name(object.Name)}
 	if kind.Kind == "ReplicaSet" || kind.Kind == "Job" {
-		o.above = metav1.GetControllerOf(object)
+		o.above = cluster.ControllerOf(kind.Kind, object)
 	}
 	n.owners[object.UID] = o
 }
@@ -260,7 +261,7 @@ func (n *Namespace) ownerName(reference *metav1.OwnerReference) string {
 	if reference == nil {
 		return ""
 	}
-	if found, exists := n.owners[reference.UID]; exists {
+	if found, exists := n.owners[reference.UID]; exists && found.kind == reference.Kind {
 		return found.name
 	}
 	if _, known := cluster.ByName(reference.Kind); known {

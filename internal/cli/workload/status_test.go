@@ -275,12 +275,17 @@ func TestOwnersMustExist(t *testing.T) {
 		"a StatefulSet of an operator":            {"StatefulSet", "log", "StatefulSet/log", "statefulset/log"},
 		"a kind that is not of Kubernetes":        {"Rollout", "cart", "x", "rollout/cart"},
 		"a ReplicaSet of another kind":            {"ReplicaSet", "cart-3", "ReplicaSet/cart-3", "rollout/cart"},
+		"a Deployment, which makes no pods":       {"Deployment", "cart", "Deployment/cart", "pod/a"},
+		"a CronJob, which makes no pods":          {"CronJob", "report", "CronJob/report", "pod/a"},
+		"a ReplicaSet with a wrong owner":         {"ReplicaSet", "cart-4", "ReplicaSet/cart-4", "replicaset/cart-4"},
+		"the UID of an object of another kind":    {"Rollout", "cart", "Deployment/cart", "rollout/cart"},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			t.Parallel()
 			n := cart(t, true, true)
 			addOwner(n, "ReplicaSet", owned("cart-2", "Deployment", "payments"))
 			addOwner(n, "ReplicaSet", owned("cart-3", "Rollout", "cart"))
+			addOwner(n, "ReplicaSet", owned("cart-4", "StatefulSet", "log"))
 			addOwner(n, "CronJob", owned("report", "Report", "r"))
 			addOwner(n, "Job", owned("report-1", "CronJob", "report"))
 			addOwner(n, "StatefulSet", owned("log", "LogStore", "log"))

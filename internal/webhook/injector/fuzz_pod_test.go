@@ -264,7 +264,9 @@ func holdsCompletion(t *testing.T, pods *injector.PodMutator, result []byte) {
 	pod := unmarshal(t, result)
 	spec := pod["spec"].(map[string]any)
 	spec["containers"] = append(spec["containers"].([]any), map[string]any{"name": "late", "image": "image"})
-	pod["metadata"].(map[string]any)["name"] = "pod-x7k2p"
+	if metadata := pod["metadata"].(map[string]any); metadata["name"] == nil {
+		metadata["name"] = "pod-x7k2p"
+	}
 	last := len(spec["containers"].([]any)) - 1
 	late := marshal(t, pod)
 	response := ask(t, pods, create(late))
@@ -296,14 +298,15 @@ func FuzzPod(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, pod []byte) {
 		pods, _ := newPods(t, threeClouds())
-		response := ask(t, pods, create(pod))
+		review := create(pod)
+		response := ask(t, pods, review)
 		if response.Reason == "" {
 			t.Error("a decision without a reason")
 		}
-		if !json.Valid(pod) && response.Code == 0 {
+		if !json.Valid(review.body()) && response.Code == 0 {
 			t.Error("malformed JSON was let through")
 		}
-		if response.Patch == nil || duplicates(pod) {
+		if response.Patch == nil || !json.Valid(pod) || duplicates(pod) {
 			return
 		}
 		result := apply(t, pod, response.Patch)

@@ -222,8 +222,8 @@ func shadows() (string, error) {
 		var names []string
 		for _, shadow := range d.Shadows {
 			name := code(shadow.Name)
-			if len(shadow.Unless) > 0 {
-				name += " unless it is " + code(strings.Join(shadow.Unless, "`, `"))
+			if unless := strings.Join(shadow.Unless, "`, `"); unless != "" { // an empty value goes without saying
+				name += " unless it is " + code(unless)
 			}
 			names = append(names, name)
 		}

@@ -47,7 +47,7 @@ var ofContainers = map[string]explanation{
 	string(reason.ContainerNotSelected):  {"no", "`lanyard.dev/containers` or `lanyard.dev/skip-containers` excludes it, or an [adopted](../migrate/adoption.md#both-webhooks-at-once) webhook overwrites it.", ""},
 	string(reason.ContainerNotFound):     {"yes", "One of these annotations names a container that the pod does not have. The message suggests a name.", "Correct it, unless another webhook adds that container."},
 	string(reason.EnvironmentTaken):      {"yes", "The container sets its own token or credentials file, such as `AWS_WEB_IDENTITY_TOKEN_FILE`, so it gets none of that provider's variables.", "Remove the variable to use the injected identity."},
-	string(reason.EnvironmentShadowed):   {"yes", "SDKs may prefer a variable of the container, such as `AWS_ACCESS_KEY_ID`, to the injected identity.", "Remove the variable."},
+	string(reason.EnvironmentShadowed):   {"yes", "SDKs may prefer a variable of the container, such as `AWS_ACCESS_KEY_ID`, to the injected identity, or it is empty.", "Remove the variable."},
 	string(reason.MountPathTaken):        {"yes", "Something else is mounted at or below the path of the token or its copy, or a read-only volume above it. The container gets no identity, or no copy.", "Mount it elsewhere."},
 	string(reason.VolumeMissing):         {"yes", "An ephemeral container was added to a pod without the current identity of its ServiceAccount.", "Recreate the pod."},
 }

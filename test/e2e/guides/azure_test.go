@@ -48,8 +48,8 @@ func azure(t testing.TB, c cluster) run {
 	t.Helper()
 	return runPage(t, "clouds/azure.md", c.answers(t, map[string]string{
 		"az account show --query tenantId": tenantID,
-		"az identity show --resource-group workload-identities --name shop-cart --query clientId":    clientID,
-		"az identity show --resource-group workload-identities --name shop-cart --query principalId": principalID,
+		"az identity show --resource-group workload-identities --name shop_cart --query clientId":    clientID,
+		"az identity show --resource-group workload-identities --name shop_cart --query principalId": principalID,
 		"az ad app create":     clientID,
 		"az ad sp create --id": principalID,
 		"az group show":        "/subscriptions/0/resourceGroups/workload-identities",

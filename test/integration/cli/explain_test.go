@@ -12,6 +12,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -190,6 +191,37 @@ var _ = Describe("explain", Ordered, func() {
 			return err
 		}).Should(MatchError(ContainSubstring("lanyard: identity_required: ")))
 		expectOutputs(ctx, "explain-required", command.ExitFound, "explain", "sa/late", "--namespace", "explained")
+	})
+
+	It("has the advice for a Job", func(ctx SpecContext) {
+		job, err := env.client.BatchV1().Jobs("explained").Create(ctx, &batchv1.Job{
+			ObjectMeta: metav1.ObjectMeta{Name: "load"}, Spec: batchv1.JobSpec{Template: corev1.PodTemplateSpec{Spec: func() corev1.PodSpec {
+				spec := newPod("", "cart").Spec
+				spec.RestartPolicy = corev1.RestartPolicyNever
+				return spec
+			}()}},
+		}, metav1.CreateOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		pod := newPod("load-old", "cart")
+		pod.Annotations = map[string]string{"lanyard.dev/inject": "false"}
+		pod.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(job, batchv1.SchemeGroupVersion.WithKind("Job"))}
+		_, err = env.client.CoreV1().Pods("explained").Create(ctx, pod, metav1.CreateOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		_, err = env.client.CoreV1().Pods("explained").Patch(ctx, "load-old", types.MergePatchType, []byte(`{"metadata":{"annotations":{"lanyard.dev/inject":null}}}`), metav1.PatchOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		_, out, _ := lanyard(ctx, "explain", "pod/load-old", "--namespace", "explained")
+		Expect(out).To(And(ContainSubstring("this pod: without\n"), ContainSubstring("-> A Job cannot be restarted. Delete it, and create it again from its manifest: kubectl delete job/load --namespace explained\n")))
+
+		cron, err := env.client.BatchV1().CronJobs("explained").Create(ctx, &batchv1.CronJob{
+			ObjectMeta: metav1.ObjectMeta{Name: "nightly"},
+			Spec:       batchv1.CronJobSpec{Schedule: "0 0 1 1 *", JobTemplate: batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{Template: job.Spec.Template}}},
+		}, metav1.CreateOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		job.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(cron, batchv1.SchemeGroupVersion.WithKind("CronJob"))}
+		_, err = env.client.BatchV1().Jobs("explained").Update(ctx, job, metav1.UpdateOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		_, out, _ = lanyard(ctx, "explain", "job/load", "--namespace", "explained")
+		Expect(out).To(ContainSubstring("\n    The next Job of cronjob/nightly gets the credentials. To start a Job now: kubectl create job nightly-again --from=cronjob/nightly --namespace explained\n"))
 	})
 
 	It("reports a ServiceAccount that does not exist", func(ctx SpecContext) {

@@ -241,7 +241,7 @@ var _ = Describe("status of some objects", Ordered, func() {
 
 	It("says that nothing is selected", func(ctx SpecContext) {
 		code, out, _ := lanyard(ctx, "status", "--namespace", "by-name", "deployment/unused")
-		Expect(out).To(Equal("no pod of a ServiceAccount that asks for an identity is selected\n"))
+		Expect(out).To(Equal("no pod of a ServiceAccount that asks for an identity is selected. To see why: lanyard explain deployment/unused --namespace by-name\n"))
 		Expect(code).To(Equal(command.ExitOK))
 	})
 
@@ -252,6 +252,24 @@ var _ = Describe("status of some objects", Ordered, func() {
 		Expect(code).To(Equal(command.ExitFound))
 	})
 
+	It("does not list a workload for a restart that a pod only names as its owner", func(ctx SpecContext) {
+		newNamespace(ctx, "forged")
+		newServiceAccount(ctx, "forged", "cart", nil)
+		newServiceAccount(ctx, "forged", "payments", nil)
+		newDeployment(ctx, "forged", "payments", "cart")
+		payments, err := env.client.AppsV1().Deployments("forged").Get(ctx, "payments", metav1.GetOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		forged := newPod("forged", "cart")
+		// Everybody who can create pods can usually read the UID. No controller removes this reference.
+		forged.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "Deployment", Name: "payments", UID: payments.UID, Controller: new(true)}}
+		_, err = env.client.CoreV1().Pods("forged").Create(ctx, forged, metav1.CreateOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		reannotate(ctx, "forged", "cart", map[string]string{"lanyard.dev/aws-role-arn": role})
+		expectInjected(ctx, "forged", "cart", "aws")
+		_, out, errOut := lanyard(ctx, "status", "--stale", "-o", "name", "-n", "forged")
+		Expect(out).To(BeEmpty())
+		Expect(errOut).To(ContainSubstring("no restart replaces the pods of pod/forged"))
+	})
 })
 
 var _ = Describe("a pod with variables of its own", Ordered, func() {

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -104,4 +106,15 @@ func throttle(w http.ResponseWriter, _ *http.Request) {
 	w.WriteHeader(http.StatusBadRequest)
 	_, _ = io.WriteString(w, `<ErrorResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><Error><Type>Sender</Type>`+
 		`<Code>Throttling</Code><Message>Rate exceeded</Message></Error></ErrorResponse>`)
+}
+
+// cached serves the files of a directory, as a CDN does if the file age is there.
+func cached(directory string) http.Handler {
+	files := http.FileServer(http.Dir(directory))
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if age, err := os.ReadFile(filepath.Join(directory, "age")); err == nil {
+			w.Header().Set("Age", strings.TrimSpace(string(age)))
+		}
+		files.ServeHTTP(w, r)
+	})
 }

@@ -105,7 +105,7 @@ func setUpUser(ctx context.Context) {
 	n.addClouds(ctx, emulator.Hosts(), clouds.CA())
 	n.addSite("issuer.example.com", "/production", filepath.Join(user.directory, "issuer"))
 	// This name is not public, but it is the issuer of the cluster.
-	n.addSite("kubernetes.default.svc.cluster.local", "", filepath.Join(user.directory, "cluster"))
+	n.addServer("kubernetes.default.svc.cluster.local", cached(filepath.Join(user.directory, "cluster")))
 	n.addServer("sts.eu-west-2.amazonaws.com", http.HandlerFunc(throttle))
 	ca := filepath.Join(programs, "ca.pem")
 	Expect(os.WriteFile(ca, n.ca, 0o600)).To(Succeed())
