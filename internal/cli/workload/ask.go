@@ -5,16 +5,17 @@
 // pod would get. status lists them, and explain gives the reasons.
 //
 // An Asker sends the API server the dry run of a new pod. If the user may not create pods, it
-// evaluates the rules of the webhook here, on the objects that the user can read. A running is a pod
-// that exists; its state is the result of a comparison with a new pod. Namespace counts the pods of
-// one namespace at a time, so that the memory it needs does not grow with the cluster. The function
+// evaluates the rules of the webhook here, on the objects that the user can read. The state of a pod
+// that exists is the result of a comparison with a new pod. Namespace counts the pods of one
+// namespace at a time, so that the memory it needs does not grow with the cluster. The function
 // explain combines the answer about a new pod with a decision about the same pod.
 //
-//	ask.go                                    the credentials of a new pod
-//	state.go                                  the state of a running pod
-//	status.go, lister.go, status_command.go   the command status: pure, its reads, its output
-//	explain.go, explain_read.go, event.go, explain_command.go
-//	                                          the command explain, in the same order
+//	ask.go                       the credentials of a new pod
+//	state.go, shadow.go          the state of a running pod
+//	reader.go                    the reads of both commands
+//	status.go, status_command.go the command status: pure, and its output
+//	explain.go, explain_read.go, event.go, verify.go, explain_command.go
+//	                             the command explain: pure, its own reads, its output
 package workload
 
 import (
