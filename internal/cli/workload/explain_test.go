@@ -222,6 +222,13 @@ func TestNewPods(t *testing.T) {
 			},
 			injected.Without, "", `the API server cannot call Lanyard: failed calling webhook "probe.lanyard.dev": x509: unknown authority`, true,
 		},
+		"the objectSelector does not select the pod": {
+			func(in *input) {
+				in.registration = webhooks(&metav1.LabelSelector{MatchLabels: map[string]string{"tier": "cloud"}})
+				in.Answer.Pod, in.Probe = unstructuredOf(newPod()), &Answer{}
+			},
+			injected.Excluded, "", "Lanyard is not called for the pod: the objectSelector of the webhook pods.lanyard.dev does not select it", true,
+		},
 		"the webhook does not select the pod": {
 			func(in *input) { in.Answer.Pod, in.Probe = unstructuredOf(newPod()), &Answer{} },
 			injected.Without, "", "the API server did not call Lanyard for this pod, though it can", true,
@@ -790,7 +797,7 @@ func TestVariablesThatMakeSDKsIgnoreTheIdentity(t *testing.T) {
 			}
 			got := explain(in)
 			expectNextSteps(t, got)
-			if got.Live.State != test.want || got.Live.Fix != test.fix || got.New.Fix != test.fix || got.Problem() != (test.want == Shadowed) {
+			if got.Live.State != test.want || got.Live.Fix != test.fix || got.New.Fix != test.fix || got.Problem() != (test.want == Shadowed) || (got.Live.Status == finding.Failed) != (test.want == Shadowed) {
 				t.Errorf("got %+v and %+v, want %s and %q", got.New, got.Live, test.want, test.fix)
 			}
 			in.unread = true // so that only the API server's pod shows that the pod is current
