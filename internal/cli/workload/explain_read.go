@@ -51,9 +51,7 @@ func explainObject(ctx context.Context, c *command.CLI, args []string) (*Explana
 	if err != nil {
 		return nil, err
 	}
-	if err := x.askFor(ctx, in); err != nil {
-		return nil, err
-	}
+	x.askFor(ctx, in)
 	e := explain(in)
 	if e.event, err = x.event(ctx, in, &e.New); err != nil {
 		return nil, err
@@ -254,9 +252,9 @@ func (x *explainer) askers(ctx context.Context, in *input) {
 
 // askFor asks for the credentials of a new pod. If the answer of the cluster is inconclusive, it
 // asks about a second pod, with the label of the probe.
-func (x *explainer) askFor(ctx context.Context, in *input) error {
+func (x *explainer) askFor(ctx context.Context, in *input) {
 	if in.Absent { // the API server denies the pod
-		return nil
+		return
 	}
 	in.Answer = x.asker.Ask(ctx, &in.Namespace.ObjectMeta, in.ServiceAccount, in.Sent)
 	if in.Answer.Missing != "" {
@@ -266,13 +264,12 @@ func (x *explainer) askFor(ctx context.Context, in *input) error {
 		})
 	}
 	if in.Answer.Pod != nil && (in.Answer.Pod.GetAnnotations()[annotations.Injected] != "" || !in.asks()) {
-		return nil
+		return
 	}
 	if in.called && in.Answer.Local == "" && in.Answer.Err == nil {
 		answer := x.asker.Ask(ctx, &in.Namespace.ObjectMeta, in.ServiceAccount, x.ProbePod(in.ServiceAccountName))
 		in.Probe = &answer
 	}
-	return nil
 }
 
 // aboutPods are the running pods of a workload or a ServiceAccount.

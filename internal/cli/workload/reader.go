@@ -149,7 +149,7 @@ func (r *reader) readInstallation(ctx context.Context) error {
 	if r.installation, err = parts.Installation(ctx); err != nil && !r.lacks(err, "the namespaces that Lanyard is called for, and the guard") {
 		return err
 	}
-	if r.problem = "its policy was not read"; err != nil || r.installation.Absent() {
+	if r.problem = "its policy was not read"; r.installation == nil || r.installation.Absent() {
 		return nil
 	}
 	problem, err := parts.Guard(ctx, r.installation.Registration())
