@@ -135,12 +135,7 @@ const universe = `({universe-domain} == '' ? 'googleapis.com' : {universe-domain
 
 // projectOf is the project of the e-mail of the identity, or empty if the e-mail has none.
 func projectOf(gcp *annotations.Provider) string {
-	var users string // the pattern of the service accounts of users
-	for i := range gcp.Parameters {
-		if p := &gcp.Parameters[i]; p.Name == "service-account" {
-			users = p.Grammar.Checks[0].AnyOf[0].String()
-		}
-	}
+	users := gcp.Parameter("service-account").Grammar.Checks[0].AnyOf[0].String() // the service accounts of users
 	return `({service-account}.matches(` + texts.QuoteCEL(users) + `) ?
   [{service-account}.split('@')[1]].map(host, host.substring(0, host.size() - 24).split('.', 2).reverse().join(':'))[0] :
   {service-account}.endsWith('@appspot.gserviceaccount.com') ? {service-account}.split('@')[0] : '')`

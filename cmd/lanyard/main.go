@@ -16,7 +16,6 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/lanyard-dev/lanyard/internal/cli"
-	"github.com/lanyard-dev/lanyard/internal/cli/command"
 )
 
 func main() {
@@ -28,6 +27,6 @@ func run() int {
 	defer stop()
 	// A second interrupt ends the program: a request may not end with the context.
 	context.AfterFunc(ctx, stop)
-	klog.SetSlogLogger(slog.New(command.NewLogHandler(os.Stderr)))
+	klog.SetSlogLogger(slog.New(slog.DiscardHandler)) // unless the user asks for a log
 	return cli.Run(ctx, os.Args, genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr})
 }

@@ -220,24 +220,6 @@ providers:
 	}
 }
 
-func TestInjectReadsDirectories(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	account, workload, _ := strings.Cut(strings.Replace(short, "ANNOTATIONS", "lanyard.dev/aws-role-arn: arn:aws:iam::111122223333:role/loki", 1), "---\n")
-	write(t, filepath.Join(dir, "workload.yaml"), workload)
-	write(t, filepath.Join(dir, "notes.txt"), "no manifest: at all: ")
-	write(t, filepath.Join(dir, "accounts", "loki.yml"), account)
-	if _, out, errOut := runWith(t, nil, "", "inject", "-f", dir); out != workload || !strings.Contains(errOut, "serviceaccount_not_found") {
-		t.Errorf("without -R: got %q and %q", out, errOut)
-	}
-	for _, args := range [][]string{{"-R", "-f", dir}, {"-f", filepath.Join(dir, "workload.yaml"), "-f", filepath.Join(dir, "accounts")}} {
-		code, out, errOut := runWith(t, nil, "", append([]string{"inject"}, args...)...)
-		if code != command.ExitOK || errOut != "" || !strings.Contains(out, "name: AWS_ROLE_ARN\n") {
-			t.Errorf("%v: got %d, %q and %q", args, code, out, errOut)
-		}
-	}
-}
-
 // Each ready-made provider gives a token to a pod of a ServiceAccount with its examples, and a value
 // that its pattern does not match is denied.
 func TestInjectTriesCustomProviders(t *testing.T) {

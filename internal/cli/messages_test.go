@@ -18,7 +18,7 @@ import (
 func TestMessagesAreForUsers(t *testing.T) {
 	t.Parallel()
 	idiom := regexp.MustCompile(`\b(got|want)\b`)
-	for _, dir := range []string{".", "../../cmd/lanyard", "command", "cluster", "../finding", "inject", "workload"} {
+	for _, dir := range []string{".", "../../cmd/lanyard", "command", "cluster", "../finding", "check", "inject", "migrate", "workload"} {
 		paths, err := filepath.Glob(filepath.Join(dir, "*.go"))
 		if err != nil || len(paths) == 0 {
 			t.Fatalf("%s: got %v and %v", dir, paths, err)

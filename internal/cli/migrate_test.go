@@ -51,12 +51,12 @@ func write(t *testing.T, name, text string) {
 func TestMigrateFlags(t *testing.T) {
 	t.Parallel()
 	for args, want := range map[string]string{
-		"-f x":                             "--from: got none, want one or more of eks, azure, gcp, gke",
+		"-f x":                             "--from is missing: name one or more of eks, azure, gcp, gke",
 		"--from other":                     `--from: got "other"`,
-		"--from eks -A -f x":               "--all-namespaces",
+		"--from eks -A -f x":               "--filename cannot be used with --all-namespaces",
 		"--from eks --verify":              "unknown flag: --verify", // lanyard status does it
-		"--from eks --write -f x":          "--write and --remove: got one with --filename",
-		"--from eks --remove -f x":         "--write and --remove: got one with --filename",
+		"--from eks --write -f x":          "--filename cannot be used with --write",
+		"--from eks --remove -f x":         "--filename cannot be used with --remove",
 		"--from eks -f x --output nothing": "allowed formats are: json, yaml",
 	} {
 		code, _, errOut := runMigrate(t, "", strings.Fields(args)...)
@@ -89,17 +89,29 @@ func TestMigrateListsTheFilesOfADirectory(t *testing.T) {
 	}
 }
 
-// The limit is for all files together.
+// A GitOps repository has more manifests than fit into memory. inject keeps them, to write them again.
 func TestManifestsAreLimited(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	for _, name := range []string{"a.yaml", "b.yaml"} {
-		write(t, filepath.Join(dir, name), annotated+strings.Repeat("# comment\n", command.MaxManifestBytes/20))
-	}
-	for name, flag := range map[string]string{"migrate": "--from=eks", "inject": "--recursive"} {
-		code, _, errOut := runOffline(t, "", name, flag, "--filename", dir)
-		if want := "b.yaml: the files have more than 16777216 bytes"; code != 2 || !strings.Contains(errOut, want) {
-			t.Errorf("%s: got the code %d and %q, want 2 and %q", name, code, errOut, want)
+	comments := strings.Repeat("# comment\n", 16<<20/20)
+	write(t, filepath.Join(dir, "a.yaml"), annotated+comments)
+	write(t, filepath.Join(dir, "b.yaml"), comments+"---\n"+comments+"---\n"+annotated)
+	one := filepath.Join(dir, "c.yaml")
+	write(t, one, annotated+comments+comments)
+	const tooLarge = "c.yaml: document 1: it has more than 16777216 bytes: split it"
+	for args, want := range map[string]struct {
+		code    int
+		found   int
+		message string
+	}{
+		"migrate --from=eks -f " + dir: {command.ExitOK, 2, "not read: " + dir + "/" + tooLarge},
+		"migrate --from=eks -f " + one: {command.ExitFailed, 0, "error: " + dir + "/" + tooLarge},
+		"policies --compile " + one:    {command.ExitFound, 0, "error: " + dir + "/" + tooLarge},
+		"inject --recursive -f " + dir: {command.ExitFailed, 0, "b.yaml: the files have more than 16777216 bytes; pass fewer files"},
+	} {
+		code, out, errOut := runOffline(t, "", strings.Fields(args)...)
+		if code != want.code || strings.Count(out, "serviceaccount/cart") != want.found || !strings.Contains(errOut, want.message) {
+			t.Errorf("%s: got the code %d, %q and %q, want %+v", args, code, out, errOut, want)
 		}
 	}
 }

@@ -4,6 +4,7 @@
 package cli
 
 import (
+	"cmp"
 	_ "embed"
 	"errors"
 	"fmt"
@@ -27,6 +28,9 @@ func newPoliciesCommand(c *command.CLI) *cobra.Command {
 	k := &compiler{CLI: c}
 	k.Files.Recursive = true
 	cmd := command.New(policiesHelp, cobra.NoArgs, func(cmd *cobra.Command, _ []string) error {
+		if err := cmp.Or(command.Exclusive(cmd, "compile", "cluster"), command.Exclusive(cmd, "static", "diff")); err != nil {
+			return err
+		}
 		if k.static != "" && !k.compiles() && k.webhook == "" {
 			return errors.New("--static needs --compile, --cluster or --webhook: policies in files of an API server cannot refer to ServiceAccounts")
 		}
@@ -61,8 +65,6 @@ func newPoliciesCommand(c *command.CLI) *cobra.Command {
 	cmd.Flags().StringVar(&name, "name", policies.DefaultName, "Prefix of the names of the policies.")
 	cmd.Flags().StringSliceVar(&source.Providers, "providers", nil, "Comma-separated providers to include. Defaults to all.")
 	cmd.Flags().StringSliceVar(&source.ReservedAudiences, "reserved-audiences", nil, "Comma-separated audiences of the API server, such as the issuer. The policies deny tokens with these audiences. Common audiences of API servers are always included.")
-	cmd.MarkFlagsMutuallyExclusive("compile", "cluster")
-	cmd.MarkFlagsMutuallyExclusive("static", "diff")
 	return cmd
 }
 

@@ -4,14 +4,13 @@
 package cli
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/cli-runtime/pkg/resource"
 
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
@@ -91,11 +90,11 @@ func (k *compiler) accounts(ctx context.Context) ([]policies.Account, error) {
 
 // fromFiles calls do for each ServiceAccount and Namespace in the files.
 func (k *compiler) fromFiles(_ context.Context, do func(kind string, object annotations.Metadata)) error {
-	return k.eachObject(&k.Selection, func(file string, object *unstructured.Unstructured) error {
+	return k.eachObject(&k.Selection, func(object *unstructured.Unstructured) error {
 		switch {
 		case object.GetAPIVersion() != "v1", object.GetKind() != "ServiceAccount" && object.GetKind() != "Namespace":
 		case object.GetKind() == "ServiceAccount" && object.GetNamespace() == "":
-			return fmt.Errorf("%s: serviceaccount %q has no metadata.namespace: add it, because policies have no default", file, object.GetName())
+			return fmt.Errorf("serviceaccount %q has no metadata.namespace: add it, because policies have no default", object.GetName())
 		default:
 			do(object.GetKind(), object)
 		}
@@ -103,14 +102,14 @@ func (k *compiler) fromFiles(_ context.Context, do func(kind string, object anno
 	})
 }
 
-// eachObject calls do for each object in the files, with the name of its file.
-func (k *compiler) eachObject(files *command.Selection, do func(file string, object *unstructured.Unstructured) error) error {
-	return files.EachText(k.In, command.MaxManifestBytes, func(name string, text []byte) error {
-		return resource.NewLocalBuilder().Unstructured().Stream(bytes.NewReader(text), name).Flatten().Do().Visit(func(info *resource.Info, err error) error {
-			if err != nil {
-				return err
+// eachObject calls do for each object in the files.
+func (k *compiler) eachObject(files *command.Selection, do func(*unstructured.Unstructured) error) error {
+	return files.EachFile(k.In, func(name string, r io.Reader) error {
+		return command.EachManifest(name, r, func(object *unstructured.Unstructured) error {
+			if object.GetKind() == "" || object.GetAPIVersion() == "" {
+				return fmt.Errorf("not an object of Kubernetes: apiVersion is %q and kind is %q", object.GetAPIVersion(), object.GetKind())
 			}
-			return do(name, command.Unstructured(info))
+			return do(object)
 		})
 	})
 }

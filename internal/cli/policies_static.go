@@ -64,7 +64,7 @@ func (k *compiler) webhooks() ([]manifest, error) {
 	var file command.Selection
 	file.Files.Filenames = []string{k.webhook}
 	texts := map[string][]string{}
-	err := k.eachObject(&file, func(_ string, object *unstructured.Unstructured) error {
+	err := k.eachObject(&file, func(object *unstructured.Unstructured) error {
 		kind := object.GetKind()
 		if kind != "MutatingWebhookConfiguration" && kind != "ValidatingWebhookConfiguration" {
 			return nil

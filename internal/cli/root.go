@@ -57,7 +57,7 @@ func newRootCommand(c *command.CLI) *cobra.Command {
 		// After this point, an error is not a mistake in the command line.
 		PersistentPreRunE: func(*cobra.Command, []string) error {
 			c.Started = true
-			return command.SetVerbosity(verbosity)
+			return command.LogTo(c.ErrOut, verbosity)
 		},
 	}
 	root.SetIn(c.In)

@@ -177,7 +177,7 @@ func (c *randomCluster) against(t *testing.T, p *randomPod, account *metav1.Obje
 	if err := errors.Join(err, errRunning); err != nil {
 		t.Fatal(err)
 	}
-	return running.Against(fresh, c.settings).State
+	return running.Against(fresh).State
 }
 
 // shadowedByConfigMap reports whether a container gets an identity of AWS, and keys of AWS from a

@@ -261,10 +261,8 @@ func (a *adopter) lifetime() string {
 
 // providerOf returns the name of the provider that has the key, or "".
 func (a *adopter) providerOf(key string) string {
-	for _, d := range a.Providers {
-		if !d.Plain() && strings.HasPrefix(key, annotations.Prefix+d.Name+"-") {
-			return d.Name
-		}
+	if d := a.Owner(key); d != nil && !d.Plain() {
+		return d.Name
 	}
 	return ""
 }

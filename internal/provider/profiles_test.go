@@ -112,8 +112,8 @@ func TestWithoutProfilesThereIsNoConfigFile(t *testing.T) {
 
 func TestPrincipalsAreThoseOfTheProfilesToo(t *testing.T) {
 	t.Parallel()
-	aws := withProfiles(twoProfiles()...)
-	if diff := cmp.Diff([]string{roleARN, auditARN, backupARN}, aws.AppendPrincipals(nil)); diff != "" {
+	account := annotations.ServiceAccount{Identities: []annotations.Identity{withProfiles(twoProfiles()...)}}
+	if diff := cmp.Diff([]string{roleARN, auditARN, backupARN}, account.Principals()); diff != "" {
 		t.Errorf("principals (-want +got):\n%s", diff)
 	}
 }
@@ -146,7 +146,8 @@ func checkConfig(tb testing.TB, content string, aws *annotations.Identity) {
 	if diff := cmp.Diff(names, sections); diff != "" {
 		tb.Errorf("sections (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(aws.AppendPrincipals(nil), roles); diff != "" {
+	account := annotations.ServiceAccount{Identities: []annotations.Identity{*aws}}
+	if diff := cmp.Diff(account.Principals(), roles); diff != "" {
 		tb.Errorf("roles (-want +got):\n%s", diff)
 	}
 }

@@ -59,13 +59,22 @@ func (s *Settings) Map(namespace, name string, annotations map[string]string) ma
 	return added
 }
 
-// has reports whether the annotations contain a key of the mapping or of its providers. It
-// also compares keys that apply to all providers, such as audience: if one side sets such a
+// has reports whether the annotations contain a key of the mapping or of its providers, known or
+// not. It also compares keys that apply to all providers, such as audience: if one side sets such a
 // key and the other has an identity, the key would change that identity.
 func (s *Settings) has(m *Mapping, annotations map[string]string) bool {
 	tokens, _ := splitList(annotations[Tokens])
 	for key := range annotations {
-		ofProvider := func(d *Provider) bool { return !d.Plain() && strings.HasPrefix(key, Prefix+d.Key("")) }
+		owner := s.Owner(key)
+		ofProvider := func(d *Provider) bool {
+			switch {
+			case d.Plain():
+				return false
+			case owner != nil: // whose name may begin with the other's
+				return owner.Name == d.Name
+			}
+			return strings.HasPrefix(key, Prefix+d.Key(""))
+		}
 		if _, mapped := m.annotations[key]; mapped || key == Audience || slices.ContainsFunc(m.providers, ofProvider) {
 			return true
 		}

@@ -5,6 +5,7 @@ package annotations_test
 
 import (
 	"maps"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -23,6 +24,22 @@ func newMapping(t *testing.T, namespace, name string, short ...string) *annotati
 		t.Fatal(errs.ToAggregate())
 	}
 	return m
+}
+
+// The name of one provider may begin with that of another.
+func TestAnAnnotationBelongsToOneProvider(t *testing.T) {
+	t.Parallel()
+	s, err := annotations.NewSettings(append(slices.Clone(newSettings(t).Providers), &annotations.Provider{
+		Name: "aws-minio", MaxAudienceBytes: 1, Parameters: []annotations.Parameter{{Name: "role", Identity: true, MaxBytes: 9}},
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Mappings = []*annotations.Mapping{newMapping(t, "*", "*", "aws-role-arn", roleARN)}
+	want := prefixed(map[string]string{"aws-role-arn": roleARN})
+	if diff := cmp.Diff(want, s.Map("team", "app", prefixed(map[string]string{"aws-minio-role": "x"}))); diff != "" {
+		t.Errorf("added (-want +got):\n%s", diff)
+	}
 }
 
 func TestMap(t *testing.T) {

@@ -36,7 +36,7 @@ const AllowNothing = "-"
 func (s *Settings) ParseNamespace(name string, annotations map[string]string) (Policy, field.ErrorList) {
 	p := parser{Settings: s, annotations: annotations}
 	known := []string{AllowedIdentities}
-	p.denyUnknown(s.unknown(annotations, known), known, "is not an annotation of a Namespace")
+	p.denyUnknown(unknown(annotations, known), known, "is not an annotation of a Namespace")
 	value, found := annotations[AllowedIdentities]
 	if !found {
 		return s.policy(name), p.errs

@@ -51,7 +51,7 @@ func (s *Settings) ParsePod(annotations map[string]string, injectLabel string) (
 		p.errs = append(p.errs, field.Invalid(labelsPath.Key(Inject), shown(injectLabel), errInject.Error()))
 	}
 	known := s.PodKeys()
-	p.denyUnknown(s.unknown(annotations, append(known, Denied)), known,
+	p.denyUnknown(unknown(annotations, append(known, Denied)), known,
 		"is not an annotation of a Pod; identities are set on the ServiceAccount")
 	pod := Pod{
 		Insists:                annotations[Inject] == Insist || injectLabel == Insist,

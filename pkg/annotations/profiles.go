@@ -102,8 +102,7 @@ func (p *serviceAccountParser) profile(d *Provider, name string, names []string)
 	if err := parseProfileName(name); err != nil {
 		p.add(key, field.Forbidden(at(key), fmt.Sprintf("the name of a profile is %q; it %v", shown(name), err)))
 	}
-	i := slices.IndexFunc(d.Parameters, func(parameter Parameter) bool { return parameter.Name == d.Profiles.Parameter })
-	return Profile{Name: name, Identity: p.parameter(key, d, &d.Parameters[i]), Source: p.source(d, name, names)}
+	return Profile{Name: name, Identity: p.parameter(key, d, d.Parameter(d.Profiles.Parameter)), Source: p.source(d, name, names)}
 }
 
 // source returns the source profile of a profile.

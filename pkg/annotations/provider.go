@@ -126,7 +126,22 @@ func (d *Provider) IdentityKeys() []string {
 	if d.Plain() {
 		return []string{"audience"}
 	}
-	return slices.DeleteFunc(d.Keys(), func(key string) bool { return !d.Identifies(key) })
+	var keys []string
+	for i := range d.Parameters {
+		if p := &d.Parameters[i]; p.Identity {
+			keys = append(keys, d.Key(p.Name))
+		}
+	}
+	return keys
+}
+
+// Parameter returns the parameter of this name, or nil if there is none.
+func (d *Provider) Parameter(name string) *Parameter {
+	i := slices.IndexFunc(d.Parameters, func(p Parameter) bool { return p.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &d.Parameters[i]
 }
 
 // AsksBy describes how a ServiceAccount asks for an identity of the provider.
@@ -137,27 +152,14 @@ func (d *Provider) AsksBy() string {
 	return strings.Join(full(d.IdentityKeys()), " or ")
 }
 
-// Identifies reports whether an annotation key, without the prefix, asks for an identity
-// of the provider.
-func (d *Provider) Identifies(key string) bool {
-	return d.Plain() && key == "audience" ||
-		slices.ContainsFunc(d.Parameters, func(p Parameter) bool { return p.Identity && key == d.Key(p.Name) })
-}
-
 // OwnsKey reports whether an annotation key, without the prefix, is one of Keys or of a
 // profile.
 func (d *Provider) OwnsKey(key string) bool {
-	if d.Plain() {
-		return slices.Contains(d.Keys(), key)
-	}
-	name, found := strings.CutPrefix(key, d.Key(""))
-	if !found {
-		return false
-	}
-	if parameter, _, ofProfile := strings.Cut(name, "."); ofProfile {
-		return d.Profiles != nil && (parameter == d.Profiles.Parameter || parameter == d.Profiles.Source)
-	}
-	return name == "audience" || slices.ContainsFunc(d.Parameters, func(p Parameter) bool { return p.Name == name && !p.ClusterOnly })
+	return slices.Contains(d.Keys(), key) || startsWithAny(key, d.ProfileKeys())
+}
+
+func startsWithAny(text string, starts []string) bool {
+	return slices.ContainsFunc(starts, func(start string) bool { return strings.HasPrefix(text, start) })
 }
 
 // Parameter is a property of an identity, such as a role or a region. Its annotation key is
@@ -422,9 +424,9 @@ type Identity struct {
 	TokenAlone bool
 }
 
-// AppendPrincipals appends everything that a namespace must allow: the names of the identity
+// appendPrincipals appends everything that a namespace must allow: the names of the identity
 // and its profiles, and the values of Allowed parameters.
-func (i *Identity) AppendPrincipals(names []string) []string {
+func (i *Identity) appendPrincipals(names []string) []string {
 	names = append(names, i.Principal())
 	for j := range i.Profiles {
 		names = append(names, i.Profiles[j].Identity)

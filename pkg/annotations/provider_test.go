@@ -98,8 +98,8 @@ func TestPrincipalsAreTheAllowedParametersToo(t *testing.T) {
 	d := &annotations.Provider{Name: "x", PrincipalParameters: []string{"role"}, Parameters: []annotations.Parameter{
 		{Name: "role", Required: true}, {Name: "region"}, {Name: "project", Allowed: true}, {Name: "team", Allowed: true},
 	}}
-	i := annotations.Identity{Provider: d, Values: annotations.Values{"role": "r", "region": "eu", "project": "p"}}
-	if diff := cmp.Diff([]string{"r", "p"}, i.AppendPrincipals(nil)); diff != "" {
+	account := annotations.ServiceAccount{Identities: []annotations.Identity{{Provider: d, Values: annotations.Values{"role": "r", "region": "eu", "project": "p"}}}}
+	if diff := cmp.Diff([]string{"r", "p"}, account.Principals()); diff != "" {
 		t.Errorf("principals (-want +got):\n%s", diff)
 	}
 }

@@ -34,7 +34,7 @@ type ServiceAccount struct {
 func (a *ServiceAccount) Principals() []string {
 	names := make([]string, 0, len(a.Identities))
 	for i := range a.Identities {
-		names = a.Identities[i].AppendPrincipals(names)
+		names = a.Identities[i].appendPrincipals(names)
 	}
 	return names
 }

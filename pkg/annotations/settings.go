@@ -158,17 +158,19 @@ func (s *Settings) TokenAlone() []string {
 // UnknownOnServiceAccount lists the keys under the prefix that a ServiceAccount cannot
 // have, sorted.
 func (s *Settings) UnknownOnServiceAccount(values map[string]string) []string {
-	return s.unknown(values, []string{Audience, Tokens, TokenExpirationSeconds, Verify, Adopted}, s.Providers...)
+	starts := s.ProfileKeys()
+	for i := range starts {
+		starts[i] = strings.TrimSuffix(starts[i], anyProfile)
+	}
+	return unknown(values, append(s.ServiceAccountKeys(), Adopted), starts...)
 }
 
-// unknown lists, sorted, the keys under the prefix that are neither known nor belong to a
-// provider.
-func (s *Settings) unknown(values map[string]string, known []string, providers ...*Provider) []string {
+// unknown lists, sorted, the keys under the prefix that are neither known nor begin with one
+// of starts.
+func unknown(values map[string]string, known []string, starts ...string) []string {
 	var unknown []string
 	for key := range values {
-		name, ours := strings.CutPrefix(key, Prefix)
-		owns := func(d *Provider) bool { return d.OwnsKey(name) }
-		if ours && !slices.Contains(known, key) && !slices.ContainsFunc(providers, owns) {
+		if strings.HasPrefix(key, Prefix) && !slices.Contains(known, key) && !startsWithAny(key, starts) {
 			unknown = append(unknown, key)
 		}
 	}
@@ -240,12 +242,7 @@ func (s *Settings) Asked(annotations map[string]string) []*Provider {
 
 // identifies reports whether an annotation asks for an identity of the provider.
 func identifies(d *Provider, annotations map[string]string) bool {
-	for key := range annotations {
-		if name, ours := strings.CutPrefix(key, Prefix); ours && d.Identifies(name) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(d.IdentityKeys(), func(key string) bool { _, found := annotations[Prefix+key]; return found })
 }
 
 // Owner returns the provider that an annotation key belongs to, or nil if it belongs to none or
@@ -262,7 +259,7 @@ func (s *Settings) Owner(key string) *Provider {
 // IsIdentity reports whether the key asks for an identity.
 func (s *Settings) IsIdentity(key string) bool {
 	name, ours := strings.CutPrefix(key, Prefix)
-	return ours && (key == Tokens || slices.ContainsFunc(s.Providers, func(d *Provider) bool { return d.Identifies(name) }))
+	return ours && (key == Tokens || slices.ContainsFunc(s.Providers, func(d *Provider) bool { return slices.Contains(d.IdentityKeys(), name) }))
 }
 
 // IsGuarded reports whether the guard selects the ServiceAccounts with this value of
@@ -278,10 +275,6 @@ func (s *Settings) Waits(label string, annotations map[string]string) bool {
 // AskForIdentity reports whether a ServiceAccount with these annotations asks for an
 // identity, valid or not.
 func (s *Settings) AskForIdentity(annotations map[string]string) bool {
-	for key := range annotations {
-		if s.IsIdentity(key) {
-			return true
-		}
-	}
-	return false
+	_, found := annotations[Tokens]
+	return found || slices.ContainsFunc(s.Providers, func(d *Provider) bool { return identifies(d, annotations) })
 }

@@ -12,18 +12,15 @@
 // MutateServiceAccountPath and ValidateServiceAccountPath. Register them as the
 // manifests of Lanyard do, with the guard.
 //
-// lanyard-webhook itself does not use this package: it has its own server and cache.
+// lanyard-webhook itself does not use this package: it has its own server and no manager.
 // ARCHITECTURE.md has the figures. With the same settings and the same objects, both
 // decide alike. These differences remain:
 //
 //   - lanyard-webhook finds the audiences of the API server by itself. Here, the
 //     operator passes the issuer as annotations.Options.ReservedAudiences.
 //   - lanyard-webhook reads its configuration file again when the file changes.
-//   - After the write of a ServiceAccount, both read the ServiceAccount live. If that
-//     fails, lanyard-webhook uses the annotations before the write. Here, the response is
-//     a fault, and the guard denies the pods that need credentials.
-//   - lanyard-webhook keeps only Lanyard's annotations of objects, up to a limit in bytes.
-//     The cache of a manager keeps the whole metadata, without a limit.
+//   - lanyard-webhook waits for its caches before it serves. Here, the first reviews read from
+//     the API server.
 //
 // An operator that embeds the webhooks must itself set the following:
 //
@@ -47,6 +44,7 @@ package webhook
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -56,7 +54,6 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/settings"
 	"github.com/lanyard-dev/lanyard/internal/webhook/admission"
 	"github.com/lanyard-dev/lanyard/internal/webhook/injector"
-	"github.com/lanyard-dev/lanyard/internal/webhook/metadatacache"
 	"github.com/lanyard-dev/lanyard/internal/webhook/metrics"
 )
 
@@ -78,8 +75,7 @@ type Options struct {
 	// have one. Add the issuer of the cluster.
 	ReservedAudiences []string
 	// Registerer registers Lanyard's metrics, by default with controller-runtime. The metrics
-	// of lookups stay 0, and those of ServiceAccounts and the certificate are absent, because
-	// the manager's cache and server have their own metrics.
+	// of ServiceAccounts, caches and the certificate are absent.
 	Registerer prometheus.Registerer
 }
 
@@ -94,21 +90,24 @@ func AddToManager(mgr manager.Manager, o Options) error {
 	if err != nil {
 		return err
 	}
-	client, err := metadatacache.NewReadClient(mgr.GetConfig())
+	log := mgr.GetLogger().WithName("lanyard")
+	caches, err := injector.NewCaches(mgr.GetConfig(), recorder, log)
 	if err != nil {
 		return err
 	}
-	serviceAccounts, err := newReader(mgr.GetCache(), "ServiceAccount", injector.ServiceAccountCacheOptions(client, s))
-	if err != nil {
-		return err
+	if err := errors.Join(mgr.Add(always{caches.ServiceAccounts}), mgr.Add(always{caches.Namespaces})); err != nil {
+		return fmt.Errorf("add Lanyard's caches to the manager: %w", err)
 	}
-	namespaces, err := newReader(mgr.GetCache(), "Namespace", injector.NamespaceCacheOptions(client))
-	if err != nil {
-		return err
-	}
-	config := injector.Config{Settings: s, ServiceAccounts: serviceAccounts, Namespaces: namespaces}
-	for path, handler := range injector.Handlers(config, serviceAccounts, admission.NewBudget(), recorder, mgr.GetLogger().WithName("lanyard")) {
+	config := injector.Config{Settings: s, ServiceAccounts: caches.ServiceAccounts, Namespaces: caches.Namespaces}
+	for path, handler := range injector.Handlers(config, caches.ServiceAccounts, admission.NewBudget(), recorder, log) {
 		mgr.GetWebhookServer().Register(path, handler)
 	}
 	return nil
 }
+
+// always is a runnable that does not wait until its replica is the leader: all replicas
+// serve reviews.
+type always struct{ manager.Runnable }
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable.
+func (always) NeedLeaderElection() bool { return false }

@@ -28,6 +28,7 @@ func TestOnAnAPIServer(t *testing.T) {
 	t.Run("many identities", c.testManyIdentities)
 	t.Run("decisions", c.testDecisions)
 	t.Run("random pods", c.testRandomPods)
+	t.Run("random pods with compiled identities", c.testRandomCompiledPods)
 	t.Run("fences", c.testFences)
 }
 

@@ -5,11 +5,8 @@ package app
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
-	"fmt"
 	"net/http"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -21,16 +18,16 @@ import (
 
 // healthMux serves the probes: /healthz only reports that the process responds,
 // /readyz that it can serve reviews.
-func (p *program) healthMux(address string, own []tls.Certificate) http.Handler {
+func (p *program) healthMux() http.Handler {
 	mux := http.NewServeMux()
 	for path, checks := range map[string]map[string]healthz.Checker{
 		"/healthz": {"ping": healthz.Ping},
 		"/readyz": {
 			"shutdown":        checkDraining(p.draining),
-			"tls":             onceServing(&p.serving, recent(checkTLS(address, own))),
+			"tls":             checkServing(&p.serving),
 			"certificate":     p.certificate.Check,
-			"serviceaccounts": checkSynced(p.serviceAccounts),
-			"namespaces":      checkSynced(p.namespaces),
+			"serviceaccounts": checkSynced(p.caches.ServiceAccounts),
+			"namespaces":      checkSynced(p.caches.Namespaces),
 		},
 	} {
 		handler := http.StripPrefix(path, &healthz.Handler{Checks: checks})
@@ -62,57 +59,14 @@ func checkDraining(draining <-chan struct{}) healthz.Checker {
 	}
 }
 
-// onceServing fails until serving is set, because a connection made earlier would only wait.
-func onceServing(serving *atomic.Bool, check healthz.Checker) healthz.Checker {
-	return func(r *http.Request) error {
+// checkServing fails until the server accepts connections. Another check verifies its
+// certificate.
+func checkServing(serving *atomic.Bool) healthz.Checker {
+	return func(*http.Request) error {
 		if !serving.Load() {
 			return errors.New("not serving yet")
 		}
-		return check(r)
-	}
-}
-
-// verdictAge is the maximum age of the result of an expensive check.
-const verdictAge = time.Second
-
-// recently returns a function that calls get at most once per age and otherwise returns the
-// last result, because any client that reaches the port can trigger it.
-func recently[A, T any](age time.Duration, get func(A) T) func(A) T {
-	var mu sync.Mutex
-	var last time.Time
-	var result T
-	return func(argument A) T {
-		mu.Lock()
-		defer mu.Unlock()
-		if time.Since(last) >= age {
-			result = get(argument)
-			last = time.Now()
-		}
-		return result
-	}
-}
-
-// recent returns a check that calls check at most once per verdictAge.
-func recent(check healthz.Checker) healthz.Checker {
-	return recently(verdictAge, func(r *http.Request) error {
-		// Later clients share the result, so a client that disconnects must not cancel the check.
-		return check(r.WithContext(context.WithoutCancel(r.Context())))
-	})
-}
-
-// checkTLS makes a TLS handshake with the server at address. own is the client certificate to
-// present if the server asks for one.
-func checkTLS(address string, own []tls.Certificate) healthz.Checker {
-	// Another check verifies the server's certificate.
-	dialer := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true, Certificates: own}} //nolint:gosec // see above
-	return func(r *http.Request) error {
-		ctx, cancel := context.WithTimeout(r.Context(), 5*time.Second)
-		defer cancel()
-		conn, err := dialer.DialContext(ctx, "tcp", address)
-		if err != nil {
-			return fmt.Errorf("connect to the server: %w", err)
-		}
-		return conn.Close()
+		return nil
 	}
 }
 
@@ -140,5 +94,5 @@ func (p *program) canServe(waited time.Duration) bool {
 }
 
 func (p *program) synced() bool {
-	return p.serviceAccounts.HasSynced() && p.namespaces.HasSynced()
+	return p.caches.ServiceAccounts.HasSynced() && p.caches.Namespaces.HasSynced()
 }

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	metadatafake "k8s.io/client-go/metadata/fake"
 
+	"github.com/lanyard-dev/lanyard/internal/webhook/injector"
 	"github.com/lanyard-dev/lanyard/internal/webhook/metadatacache"
 )
 
@@ -30,15 +31,11 @@ func newTestCache(t *testing.T, synced bool) *metadatacache.Cache {
 	if err := metav1.AddMetaToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	c, err := metadatacache.New(metadatacache.Options{
+	c := metadatacache.New(metadatacache.Options{
 		Client:   metadatafake.NewSimpleMetadataClient(scheme),
 		Resource: schema.GroupVersionResource{Version: "v1", Resource: "namespaces"},
-		Prefix:   "lanyard.dev/",
 		Logger:   logr.Discard(),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	if synced {
 		// It must end with the test: other tests set the loggers that it writes to.
 		ended := make(chan error, 1)
@@ -74,9 +71,8 @@ func TestServingWaitsForCertificateAndCaches(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := program{
-				certificate:     fakeCertificate{ready: test.certificate},
-				serviceAccounts: newTestCache(t, test.serviceAccounts),
-				namespaces:      newTestCache(t, test.namespaces),
+				certificate: fakeCertificate{ready: test.certificate},
+				caches:      injector.Caches{ServiceAccounts: newTestCache(t, test.serviceAccounts), Namespaces: newTestCache(t, test.namespaces)},
 			}
 			if got := p.canServe(test.waited); got != test.want {
 				t.Errorf("got %t, want %t", got, test.want)

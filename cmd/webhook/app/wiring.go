@@ -7,10 +7,8 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
-	"math"
 	"net"
 	"net/http"
-	"runtime/debug"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -21,7 +19,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 
 	"github.com/lanyard-dev/lanyard/internal/options"
@@ -29,7 +26,6 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/webhook/bounds"
 	"github.com/lanyard-dev/lanyard/internal/webhook/httpserver"
 	"github.com/lanyard-dev/lanyard/internal/webhook/injector"
-	"github.com/lanyard-dev/lanyard/internal/webhook/metadatacache"
 	"github.com/lanyard-dev/lanyard/internal/webhook/metrics"
 	"github.com/lanyard-dev/lanyard/internal/webhook/servingcert"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
@@ -37,6 +33,9 @@ import (
 
 // metricsPath is the path of the metrics.
 const metricsPath = "/metrics"
+
+// scrapeTimeout is the default scrape_timeout of Prometheus.
+const scrapeTimeout = 10 * time.Second
 
 // program holds the parts of lanyard-webhook.
 type program struct {
@@ -51,13 +50,12 @@ type program struct {
 	recorder *metrics.Recorder
 	budget   *admission.Budget
 
-	certificate     certificateSource
-	serviceAccounts *metadatacache.Cache
-	namespaces      *metadatacache.Cache
-	injection       atomic.Pointer[injection]
-	reviews         *http.Server
-	serving         atomic.Bool                   // whether reviews accepts connections
-	others          []func(context.Context) error // the parts that run until their context is done
+	certificate certificateSource
+	caches      injector.Caches
+	injection   atomic.Pointer[injection]
+	reviews     *http.Server
+	serving     atomic.Bool                   // whether reviews accepts connections
+	others      []func(context.Context) error // the parts that run until their context is done
 }
 
 // injection holds the state that a reload of --config replaces.
@@ -79,7 +77,7 @@ func (p *program) build(config *rest.Config) (err error) {
 	if p.certificate, err = p.newCertificateSource(); err != nil {
 		return err
 	}
-	if err := p.addCaches(config); err != nil {
+	if p.caches, err = injector.NewCaches(config, p.recorder, p.log); err != nil {
 		return err
 	}
 	if p.options.ConfigFile == "" {
@@ -90,10 +88,10 @@ func (p *program) build(config *rest.Config) (err error) {
 	if err != nil {
 		return err
 	}
-	counts := recentCounts(p.serviceAccounts.All(), p.namespaces.All())
+	counts := recentCounts(p.caches.ServiceAccounts.All(), p.caches.Namespaces.All())
 	p.recorder.WatchServiceAccounts(func() metrics.ServiceAccounts { return counts(p.injection.Load().settings) })
-	p.recorder.WatchCache("serviceaccounts", p.serviceAccounts.Bytes)
-	p.recorder.WatchCache("namespaces", p.namespaces.Bytes)
+	p.recorder.WatchCache("serviceaccounts", p.caches.ServiceAccounts.Bytes)
+	p.recorder.WatchCache("namespaces", p.caches.Namespaces.Bytes)
 	return p.addServers()
 }
 
@@ -122,32 +120,6 @@ func (p *program) newCertificateSource() (certificateSource, error) {
 	}), nil
 }
 
-func (p *program) addCaches(config *rest.Config) error {
-	client, err := metadata.NewForConfig(config)
-	if err != nil {
-		return fmt.Errorf("create Kubernetes client: %w", err)
-	}
-	reads, err := metadatacache.NewReadClient(config)
-	if err != nil {
-		return fmt.Errorf("create Kubernetes client: %w", err)
-	}
-	opts := injector.ServiceAccountCacheOptions(client, new(annotations.Settings)) // load sets MaxBytes
-	opts.Reads = reads
-	// 100,000 ServiceAccounts, of which 10,000 are annotated, take about 20 MiB.
-	opts.MaxTotalBytes = cacheBytes()
-	opts.Recorder = p.recorder
-	opts.Logger = p.log.WithName("serviceaccounts")
-	if p.serviceAccounts, err = metadatacache.New(opts); err != nil {
-		return err
-	}
-	opts = injector.NamespaceCacheOptions(client)
-	opts.Reads = reads
-	opts.MaxTotalBytes = cacheBytes() / 4 // namespaces are few
-	opts.Logger = p.log.WithName("namespaces")
-	p.namespaces, err = metadatacache.New(opts)
-	return err
-}
-
 // tlsConfig returns the TLS settings of a server with the serving certificate.
 func (p *program) tlsConfig() *tls.Config {
 	return &tls.Config{MinVersion: p.options.MinVersion, CipherSuites: p.options.CipherSuites, GetCertificate: p.certificate.GetCertificate}
@@ -156,14 +128,12 @@ func (p *program) tlsConfig() *tls.Config {
 // addServers adds the servers of the reviews, the metrics and the probes.
 func (p *program) addServers() error {
 	tlsConfig := p.tlsConfig()
-	var own []tls.Certificate // for the program's connection to itself
 	if p.options.ClientCAFile != "" {
 		callers, err := httpserver.NewVerifier(p.options.ClientCAFile, p.options.ClientAllowedNames, p.log.WithName("callers"))
 		if err != nil {
 			return err
 		}
 		callers.Configure(tlsConfig)
-		own = append(own, callers.ProbeCertificate())
 		p.others = append(p.others, callers.Start)
 	}
 	address := net.JoinHostPort(host(p.options.BindAddress), strconv.Itoa(p.options.SecurePort))
@@ -172,7 +142,7 @@ func (p *program) addServers() error {
 	// first, because a request may be in flight.
 	p.reviews.IdleTimeout = 3 * time.Minute
 	if p.options.HealthProbeBindAddress != "0" {
-		p.serveAtOnce(httpserver.New(p.options.HealthProbeBindAddress, p.healthMux(address, own), nil, bounds.Others, p.log.WithName("health")))
+		p.serveAtOnce(httpserver.New(p.options.HealthProbeBindAddress, p.healthMux(), nil, bounds.Others, p.log.WithName("health")))
 	}
 	if p.options.MetricsBindAddress != "0" {
 		p.addMetrics(p.log.WithName("metrics"))
@@ -187,10 +157,17 @@ func (p *program) serveAtOnce(server *http.Server) {
 	})
 }
 
+// scrapes returns the handler of the metrics. http.TimeoutHandler keeps a response until it is
+// complete, so that a client that does not read does not count as one of the requests in
+// flight.
+func scrapes(gatherer prometheus.Gatherer) http.Handler {
+	return http.TimeoutHandler(promhttp.HandlerFor(gatherer, promhttp.HandlerOpts{MaxRequestsInFlight: 4}), scrapeTimeout, "too slow")
+}
+
 // addMetrics adds the metrics server. With --metrics-secure, it uses the serving certificate,
 // and the API server authorizes the callers.
 func (p *program) addMetrics(log logr.Logger) {
-	handler := promhttp.HandlerFor(p.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4})
+	handler := scrapes(p.registry)
 	var tlsConfig *tls.Config
 	if p.options.MetricsSecure {
 		handler = httpserver.Authorize(p.client, metricsPath, handler, log)
@@ -208,15 +185,6 @@ func host(bindAddress string) string {
 		return ""
 	}
 	return bindAddress
-}
-
-// cacheBytes returns the memory limit for cached ServiceAccounts: a part of GOMEMLIMIT, which
-// the chart sets.
-func cacheBytes() int64 {
-	if limit := debug.SetMemoryLimit(-1); limit < math.MaxInt64 {
-		return bounds.CacheBytes(limit)
-	}
-	return 32 << 20
 }
 
 // reviewMux serves each kind of review on its own path.
@@ -248,11 +216,10 @@ func (p *program) load(content []byte) error {
 		return err
 	}
 	warnOfReservedAudiences(s, p.log)
-	config := injector.Config{Settings: s, ServiceAccounts: p.serviceAccounts, Namespaces: p.namespaces}
-	p.serviceAccounts.SetMaxBytes(s.MaxServiceAccountBytes())
+	config := injector.Config{Settings: s, ServiceAccounts: p.caches.ServiceAccounts, Namespaces: p.caches.Namespaces}
 	before := p.injection.Swap(&injection{
 		settings: s,
-		handlers: injector.Handlers(config, p.serviceAccounts, p.budget, p.recorder, p.log.WithName("admission")),
+		handlers: injector.Handlers(config, p.caches.ServiceAccounts, p.budget, p.recorder, p.log.WithName("admission")),
 	})
 	if before == nil { // the start
 		return nil
@@ -268,12 +235,8 @@ func (p *program) load(content []byte) error {
 // run runs all parts until ctx is done or one of them fails.
 func (p *program) run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
-	for _, start := range append(p.others, p.certificate.Start, p.serviceAccounts.Start, p.namespaces.Start, p.freeMemory, p.serveReviews) {
+	for _, start := range append(p.others, p.certificate.Start, p.caches.ServiceAccounts.Start, p.caches.Namespaces.Start, p.serveReviews) {
 		group.Go(func() error { return start(ctx) })
 	}
 	return group.Wait()
-}
-
-func (p *program) freeMemory(ctx context.Context) error {
-	return metadatacache.FreeMemory(ctx, p.serviceAccounts, p.namespaces)
 }

@@ -279,7 +279,7 @@ func lastDay(bundle []byte) (last time.Time, err error) {
 // Guard checks what happens to new pods while no replica of the webhook responds. policies is
 // nil before Kubernetes 1.30, which has no guard.
 func Guard(mutating *admissionregistrationv1.MutatingWebhookConfiguration, policies *cluster.Policies) finding.Finding {
-	f := finding.Finding{Status: finding.Warning, Link: finding.Page("concepts/guard.md")}
+	const page = "concepts/guard.md"
 	wrong, install, then := "the guard needs Kubernetes 1.30", "Upgrade Kubernetes to 1.30 or newer", "."
 	if policies != nil {
 		wrong, install, then = policies.Guard(mutating), "Install the guard", ", and set failurePolicy to Ignore."
@@ -288,39 +288,36 @@ func Guard(mutating *admissionregistrationv1.MutatingWebhookConfiguration, polic
 	ignores := policy != nil && *policy == admissionregistrationv1.Ignore
 	switch {
 	case wrong == "" && ignores:
-		return finding.Passed("the guard denies pods that would lack their credentials; no other pod waits for the webhook")
+		return finding.Passed("the guard denies pods that would lack their credentials; no other pod needs the webhook")
 	case wrong == "":
-		f.Reason, f.Fix = "fail_closed", "Set failurePolicy to Ignore: the guard is enough."
-		f.Text = fmt.Sprintf("the guard is on, but webhook %s has failurePolicy Fail: while no replica responds, all pods are denied", cluster.PodWebhook)
+		return finding.Warn("fail_closed", "Set failurePolicy to Ignore: the guard is enough.", page,
+			"the guard is on, but webhook %s has failurePolicy Fail: while no replica responds, all pods are denied", cluster.PodWebhook)
 	case ignores:
-		f.Status, f.Reason, f.Fix = finding.Failed, "guard_missing", install+", or set failurePolicy to Fail."
-		f.Text = fmt.Sprintf("%s, and webhook %s has failurePolicy Ignore: while no replica responds, pods start without their credentials", wrong, cluster.PodWebhook)
-	default:
-		f.Reason, f.Fix, f.Text = "fail_closed", install+then, wrong+": while no replica responds, all pods are denied"
+		return finding.Fail("guard_missing", install+", or set failurePolicy to Fail.", page,
+			"%s, and webhook %s has failurePolicy Ignore: while no replica responds, pods start without their credentials", wrong, cluster.PodWebhook)
 	}
-	return f
+	return finding.Warn("fail_closed", install+then, page, "%s: while no replica responds, all pods are denied", wrong)
 }
 
 // Leftovers reports objects of a removed installation. alone reports whether there is no
 // other installation, so that nothing injects the pods that the guard denies.
 func Leftovers(left []cluster.Leftover, alone bool) []finding.Finding {
+	if len(left) == 0 {
+		return nil
+	}
+	const page = "operations/README.md#remove-it"
 	var names []string
-	remove, denies := cluster.Remove(left), false
+	denies := false
 	for _, l := range left {
 		names, denies = append(names, l.Name), denies || l.DeniesPods
 	}
-	f := finding.Finding{Status: finding.Warning, Reason: "leftover", Fix: "Remove them: " + remove, Link: finding.Page("operations/README.md#remove-it")}
-	switch of := "ValidatingAdmissionPolicyBindings " + strings.Join(names, ", "); {
-	case len(left) == 0:
-		return nil
-	case denies && alone:
-		f.Status, f.Reason = finding.Failed, "guard_leftover"
-		f.Text = "the guard of a removed installation still denies pods: " + of
-		f.Fix = "Remove it, or install Lanyard again: " + remove
-	default:
-		f.Text = "a removed installation left policies behind: " + of
+	all, remove := strings.Join(names, ", "), cluster.Remove(left)
+	if denies && alone {
+		return []finding.Finding{finding.Fail("guard_leftover", "Remove it, or install Lanyard again: "+remove, page,
+			"the guard of a removed installation still denies pods: ValidatingAdmissionPolicyBindings %s", all)}
 	}
-	return []finding.Finding{f}
+	return []finding.Finding{finding.Warn("leftover", "Remove them: "+remove, page,
+		"a removed installation left policies behind: ValidatingAdmissionPolicyBindings %s", all)}
 }
 
 // scope returns the phrase and the flag for a namespace, or for all namespaces if it is

@@ -49,7 +49,7 @@ type checkCommand struct {
 // NewCommand returns the command check.
 func NewCommand(c *command.CLI) *cobra.Command {
 	k := &checkCommand{CLI: c}
-	cmd := command.New(checkHelp, cobra.NoArgs, func(cmd *cobra.Command, _ []string) error { return k.run(cmd.Context()) })
+	cmd := command.New(checkHelp, cobra.NoArgs, func(cmd *cobra.Command, _ []string) error { return k.run(cmd) })
 	k.Output.AddFlag(cmd, "Check")
 	c.AddConfig(cmd)
 	c.AddOverrides(cmd)
@@ -71,18 +71,15 @@ func NewCommand(c *command.CLI) *cobra.Command {
 	return cmd
 }
 
-func (k *checkCommand) run(ctx context.Context) (err error) {
-	if k.pre && k.serviceAccount != "" {
-		return command.Usagef("--service-account cannot be used with --pre")
-	}
-	if k.exchange && (k.pre || k.redact || k.wait != 0 || k.attempts != 0) {
-		return command.Usagef("--exchange cannot be used with --pre, --redact, --wait or --attempts")
-	}
-	if len(k.fleetContexts) > 0 && (k.exchange || k.redact) {
-		return command.Usagef("--fleet-context cannot be used with --exchange or --redact")
-	}
-	if k.issuerURL != "" && (k.exchange || k.pre || k.serviceAccount != "" || k.attempts != 0) {
-		return command.Usagef("--issuer cannot be used with --exchange, --pre, --service-account or --attempts")
+func (k *checkCommand) run(cmd *cobra.Command) (err error) {
+	err = cmp.Or(
+		command.Exclusive(cmd, "pre", "service-account"),
+		command.Exclusive(cmd, "exchange", "pre", "redact", "wait", "attempts"),
+		command.Exclusive(cmd, "fleet-context", "exchange", "redact"),
+		command.Exclusive(cmd, "issuer", "exchange", "pre", "service-account", "attempts"),
+	)
+	if err != nil {
+		return err
 	}
 	if k.attempts < 0 || k.attempts > maxAttempts {
 		return command.Usagef("--attempts %d is not between 1 and %d", k.attempts, maxAttempts)
@@ -94,7 +91,7 @@ func (k *checkCommand) run(ctx context.Context) (err error) {
 		return err
 	}
 	k.page = command.NewPage(k.Out)
-	if err := k.lookUntil(ctx); err != nil {
+	if err := k.lookUntil(cmd.Context()); err != nil {
 		return err
 	}
 	k.report.Summary = finding.Summarize(k.report.Findings)

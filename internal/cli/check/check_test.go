@@ -123,7 +123,6 @@ func TestProblemsOfAnInstallation(t *testing.T) {
 			func(c *damaged) { c.mutating.Webhooks[0].ClientConfig.CABundle = nil }, 0,
 			[]string{"failed: webhook pods.lanyard.dev: caBundle: it is empty"},
 		},
-		// U23 of the review of users: four findings with one cause.
 		"all of them are empty": {
 			func(c *damaged) {
 				for i := range c.mutating.Webhooks {

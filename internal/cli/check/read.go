@@ -134,7 +134,7 @@ func (k *checkCommand) beforeInstall(ctx context.Context) {
 		peers, _ := Peers(all, "lanyard", nil) // the name that the manifests and the chart have
 		k.add("other webhooks", append(Installed(cluster.Find(all)), peers...)...)
 	}
-	if left, err := k.survey.Leftovers(ctx); err == nil && len(left) > 0 {
+	if left, err := k.survey.Leftovers(ctx); err == nil {
 		k.add("leftovers", Leftovers(left, true)...)
 	}
 	k.issuer(ctx)
@@ -156,10 +156,8 @@ func (k *checkCommand) installed(ctx context.Context) error {
 		unreadable := finding.Unreadable("webhook configurations", err)
 		unreadable.Text += "; the replicas, the certificate, the guard and the fences were not checked"
 		k.add("registration", unreadable)
-		k.add("ServiceAccounts", accounts.findings()...)
 	case len(installation.Registrations) == 0:
 		k.add("fences", PolicyFences(installation.Policies)...)
-		k.add("ServiceAccounts", accounts.findings()...)
 	default:
 		if len(installation.Registrations) > 1 {
 			k.add("installations", Several(installation))
@@ -167,9 +165,9 @@ func (k *checkCommand) installed(ctx context.Context) error {
 		for i, registration := range installation.Registrations {
 			k.parts(ctx, registration, i == 0, len(installation.Registrations) > 1)
 		}
-		k.add("ServiceAccounts", accounts.findings()...)
 	}
-	if left, err := k.survey.Leftovers(ctx); err == nil && len(left) > 0 {
+	k.add("ServiceAccounts", accounts.findings()...)
+	if left, err := k.survey.Leftovers(ctx); err == nil {
 		k.add("leftovers", Leftovers(left, false)...)
 	}
 	k.issuer(ctx)
@@ -288,7 +286,8 @@ func (k *checkCommand) issuer(ctx context.Context) {
 		public, err = k.published(ctx, at)
 	}
 	if k.issuerURL != "" && err != nil {
-		k.add("issuer", finding.Unreadable("the documents of "+k.issuerURL, err))
+		k.add("issuer", finding.Skip("", "Check the URL, and that this machine reaches it. To publish the documents: lanyard trust issuer --to PLACE", "issuer.md#publish-the-documents",
+			"the documents of %s cannot be read: %v", k.issuerURL, err))
 		return
 	}
 	signing := ""
@@ -367,11 +366,9 @@ type accounts struct {
 	// chosen is a ServiceAccount to try, or nil if no ServiceAccount asks for an identity.
 	chosen    *metav1.PartialObjectMetadata
 	unguarded int
-	// byPolicies is true if no webhook injects, only policies.
-	byPolicies bool
-	// compiled is true if the policies do not select ServiceAccounts by the label.
-	compiled bool
-	example  string // of an unguarded ServiceAccount
+	example   string // of an unguarded ServiceAccount
+	// policies are those that inject if no webhook does, or nil.
+	policies *cluster.Injecting
 	// unread contains findings about parts that could not be read. err is set if no
 	// ServiceAccount could be read.
 	unread []finding.Finding
@@ -380,26 +377,28 @@ type accounts struct {
 
 // findings returns the findings about the ServiceAccounts.
 func (s *accounts) findings() []finding.Finding {
-	if s.err != nil || s.compiled {
+	if s.err != nil || s.compiled() {
 		return s.unread
 	}
-	return append([]finding.Finding{Unguarded(s.namespace, s.unguarded, s.example, s.byPolicies)}, s.unread...)
+	return append([]finding.Finding{Unguarded(s.namespace, s.unguarded, s.example, s.policies != nil)}, s.unread...)
 }
+
+// compiled reports whether the policies have the identities, so that they do not select ServiceAccounts
+// by the label.
+func (s *accounts) compiled() bool { return s.policies != nil && s.policies.Source.Compiled }
 
 // readAccounts reads the ServiceAccounts of all namespaces or, without the right, of the namespace
 // of the command line. installation is nil if it is not known.
 func (k *checkCommand) readAccounts(ctx context.Context, installation *cluster.Installation) *accounts {
-	byPolicies := installation != nil && len(installation.Registrations) == 0
-	all := k.accountsOf(ctx, installation.Registration(), metav1.NamespaceAll)
-	compiled := byPolicies && installation.Policies != nil && installation.Policies.Source.Compiled
-	if all.byPolicies, all.compiled = byPolicies, compiled; all.err == nil {
-		return all
+	s := k.accountsOf(ctx, installation.Registration(), metav1.NamespaceAll)
+	if err := s.err; err != nil {
+		s = k.accountsOf(ctx, installation.Registration(), k.namespace)
+		s.unread = []finding.Finding{finding.Unreadable("the other namespaces", err)}
+		if s.err != nil {
+			s.unread = append(s.unread, finding.Unreadable("the ServiceAccounts", s.err))
+		}
 	}
-	s := k.accountsOf(ctx, installation.Registration(), k.namespace)
-	s.byPolicies, s.compiled, s.unread = byPolicies, compiled, []finding.Finding{finding.Unreadable("the other namespaces", all.err)}
-	if s.err != nil {
-		s.unread = append(s.unread, finding.Unreadable("the ServiceAccounts", s.err))
-	}
+	s.policies = installation.OnlyPolicies()
 	return s
 }
 
@@ -444,7 +443,7 @@ func (k *checkCommand) addServiceAccount(s *accounts, object *metav1.PartialObje
 // pods counts the pods by their states. It sends no dry run, because one for
 // each ServiceAccount would load the cluster, so it needs the settings of the webhook.
 func (k *checkCommand) pods(ctx context.Context, s *accounts) {
-	if s.compiled {
+	if s.compiled() {
 		k.add("pods", finding.DoesNotApply("pods were not compared with the annotations of ServiceAccounts: the identities are in the policies"))
 		return
 	}
@@ -495,11 +494,11 @@ func (k *checkCommand) dryRuns(ctx context.Context, asker *workload.Asker, regis
 	pod := k.ProbePod(name)
 	answer := asker.Ask(ctx, command.ReadNamespace(ctx, k.client, namespace), meta, pod)
 	called, tried := k.judge(namespace+"/"+name, errRead, &answer)
-	if s.compiled && tried.Status == finding.Failed && answer.Problem() == nil {
+	if s.compiled() && tried.Status == finding.Failed && answer.Problem() == nil {
 		tried.Text = fmt.Sprintf("pods of ServiceAccount %s/%s get no credentials: the policies do not have it", namespace, name)
 		tried.Fix, tried.Link = "Compile it into the policies: lanyard policies --cluster, or --compile with its manifest.", finding.Page("policies.md#compile-the-identities")
 	}
-	if s.byPolicies {
+	if s.policies != nil {
 		called = finding.DoesNotApply("the API server injects by itself, and calls no webhook")
 	} else if answer.Local == "" && called.Status != finding.Skipped {
 		called = k.attempt(ctx, namespace, pod, called)
@@ -512,12 +511,12 @@ func (k *checkCommand) dryRuns(ctx context.Context, asker *workload.Asker, regis
 	}
 	k.add("probe", called)
 	switch {
-	case k.serviceAccount != "", s.chosen != nil && (answer.Local != "" || called.Status == finding.OK || s.byPolicies):
+	case k.serviceAccount != "", s.chosen != nil && (answer.Local != "" || called.Status == finding.OK || s.policies != nil):
 		k.add("dry run", tried)
 	case s.chosen == nil && len(s.unread) > 0:
 		k.add("dry run", finding.Skip("not_known", "Name a ServiceAccount with --service-account.", "",
 			"no ServiceAccount was tested: not all of them can be read"))
-	case s.compiled:
+	case s.compiled():
 		k.add("dry run", finding.DoesNotApply("no ServiceAccount was tested, because the policies have the identities; to test one, use --service-account"))
 	case s.chosen == nil:
 		k.add("dry run", finding.DoesNotApply("no ServiceAccount needs credentials yet, so none was tested"))

@@ -118,11 +118,11 @@ type BundleReader struct {
 // name names the file in errors.
 // A mistake in a request is an error of Requests, so that the user sees all of them.
 func (b *BundleReader) Read(name string, text []byte) error {
-	return command.EachDocument(name, text, func(_, object []byte) error { return b.object(object) })
+	return command.EachDocument(name, bytes.NewReader(text), func(_, object []byte) error { return b.object(object, false) })
 }
 
-// object adds an object, or the objects of a list.
-func (b *BundleReader) object(text []byte) error {
+// object adds an object, or the objects of a list. inList reports whether it is in a list.
+func (b *BundleReader) object(text []byte, inList bool) error {
 	var raw rawRequest
 	// An object of another kind may have other fields of these names.
 	if err := json.Unmarshal(text, &raw.TypeMeta); err != nil || raw.Kind == "" {
@@ -133,11 +133,14 @@ func (b *BundleReader) object(text []byte) error {
 	if !isRequest && !isList {
 		return nil
 	}
+	if isList && inList { // each level would decode all levels below it once more
+		return fmt.Errorf("a %s is in a list: write its items into the outer list", raw.Kind)
+	}
 	if err := json.Unmarshal(text, &raw); err != nil {
 		return err
 	}
 	for _, item := range raw.Items {
-		if err := b.object(item); err != nil {
+		if err := b.object(item, true); err != nil {
 			return err
 		}
 	}

@@ -165,17 +165,12 @@ type Kind struct {
 	Resource schema.GroupVersionResource
 	// short is the other name that kubectl accepts, such as deploy.
 	short string
-	// Template is the path of the pod template in the object. It is empty for a pod,
-	// which is its own template.
-	Template []string
 	// Restarts reports whether a change of the template replaces the pods. It is false for a
 	// Job, for example.
 	Restarts bool
 	// Makes is the kind of the objects that it makes, if they are not pods.
 	Makes string
 }
-
-var specTemplate = []string{"spec", "template"}
 
 // Kinds returns all kinds.
 func Kinds() []Kind {
@@ -184,14 +179,14 @@ func Kinds() []Kind {
 	}
 	return []Kind{
 		{Kind: "Pod", Resource: in("", "pods"), short: "po"},
-		{Kind: "PodTemplate", Resource: in("", "podtemplates"), Template: []string{"template"}},
-		{Kind: "ReplicationController", Resource: in("", "replicationcontrollers"), short: "rc", Template: specTemplate},
-		{Kind: "Deployment", Resource: in("apps", "deployments"), short: "deploy", Template: specTemplate, Restarts: true, Makes: "ReplicaSet"},
-		{Kind: "StatefulSet", Resource: in("apps", "statefulsets"), short: "sts", Template: specTemplate, Restarts: true},
-		{Kind: "DaemonSet", Resource: in("apps", "daemonsets"), short: "ds", Template: specTemplate, Restarts: true},
-		{Kind: "ReplicaSet", Resource: in("apps", "replicasets"), short: "rs", Template: specTemplate},
-		{Kind: "Job", Resource: in("batch", "jobs"), Template: specTemplate},
-		{Kind: "CronJob", Resource: in("batch", "cronjobs"), short: "cj", Template: []string{"spec", "jobTemplate", "spec", "template"}, Makes: "Job"},
+		{Kind: "PodTemplate", Resource: in("", "podtemplates")},
+		{Kind: "ReplicationController", Resource: in("", "replicationcontrollers"), short: "rc"},
+		{Kind: "Deployment", Resource: in("apps", "deployments"), short: "deploy", Restarts: true, Makes: "ReplicaSet"},
+		{Kind: "StatefulSet", Resource: in("apps", "statefulsets"), short: "sts", Restarts: true},
+		{Kind: "DaemonSet", Resource: in("apps", "daemonsets"), short: "ds", Restarts: true},
+		{Kind: "ReplicaSet", Resource: in("apps", "replicasets"), short: "rs"},
+		{Kind: "Job", Resource: in("batch", "jobs")},
+		{Kind: "CronJob", Resource: in("batch", "cronjobs"), short: "cj", Makes: "Job"},
 	}
 }
 
@@ -215,8 +210,7 @@ func ByName(name string) (Kind, bool) {
 	})
 }
 
-// ByGroupKind returns the kind of an object. The path of the pod template is the same in all
-// versions.
+// ByGroupKind returns the kind of an object.
 func ByGroupKind(kind schema.GroupKind) (Kind, bool) {
 	return find(func(k *Kind) bool { return k.Kind == kind.Kind && k.Resource.Group == kind.Group })
 }
@@ -308,12 +302,6 @@ func OwnerName(owner *metav1.OwnerReference) string {
 		return ""
 	}
 	return kind + "/" + owner.Name
-}
-
-// NamesServiceAccount reports whether the pod template sets a ServiceAccount. In a stored
-// pod, the API server sets it.
-func NamesServiceAccount(object *unstructured.Unstructured) bool {
-	return ServiceAccountOf(object) != DefaultServiceAccount
 }
 
 // ByHand returns why a change of the template would not replace the pods, or "" if it would.

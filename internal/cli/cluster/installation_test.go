@@ -65,19 +65,6 @@ func TestSelectorsOfNamespaces(t *testing.T) {
 	}
 }
 
-func TestConfigurationsWithoutASelector(t *testing.T) {
-	t.Parallel()
-	configuration := registered(t)
-	cluster.Entry(&configuration, cluster.PodWebhook).NamespaceSelector = nil
-	if !cluster.CalledFor(&configuration, nil, &metav1.ObjectMeta{Name: "kube-system"}) {
-		t.Error("got a namespace that is left out, want every namespace")
-	}
-	configuration.Webhooks = nil
-	if cluster.CalledFor(&configuration, nil, &metav1.ObjectMeta{}) {
-		t.Error("got a namespace that a configuration without the webhook is called for")
-	}
-}
-
 func TestUnguardedServiceAccounts(t *testing.T) {
 	t.Parallel()
 	s, err := annotations.NewSettings(provider.Builtin())
@@ -147,6 +134,7 @@ func TestNamespacesAndTheirGuard(t *testing.T) {
 		"a namespace that the settings exclude":              {nil, metav1.ObjectMeta{Name: "kube-system"}, "enabled", cluster.GuardExcluded},
 		"a namespace that the registration excludes":         {byName, metav1.ObjectMeta{Name: "shop"}, "enabled", cluster.GuardExcluded},
 		"a namespace that the registration does not exclude": {byName, metav1.ObjectMeta{Name: "web"}, "enabled", cluster.GuardOn},
+		"a registration without the webhook":                 {new(admissionregistrationv1.MutatingWebhookConfiguration), metav1.ObjectMeta{Name: "shop"}, "enabled", cluster.GuardExcluded},
 		"a registration that selects all":                    {registration(nil), metav1.ObjectMeta{Name: "kube-system", Labels: disabled}, "enabled", cluster.GuardOn},
 	} {
 		t.Run(name, func(t *testing.T) {

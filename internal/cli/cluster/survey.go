@@ -148,6 +148,14 @@ type Installation struct {
 // Absent reports whether nothing injects.
 func (i *Installation) Absent() bool { return len(i.Registrations) == 0 && i.Policies == nil }
 
+// OnlyPolicies returns the policies that inject if no webhook does, or nil.
+func (i *Installation) OnlyPolicies() *Injecting {
+	if i == nil || len(i.Registrations) > 0 {
+		return nil
+	}
+	return i.Policies
+}
+
 // Registration returns the webhook configuration that decides for which pods Lanyard is
 // called, or nil if only policies inject or the installation is unknown. If nothing injects,
 // it returns a configuration without webhooks, which matches no pod.

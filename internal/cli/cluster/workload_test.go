@@ -9,8 +9,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/yaml"
 
@@ -113,22 +111,11 @@ func TestServiceAccountsOfPods(t *testing.T) {
 	}
 }
 
-// The paths are those of the API's own types.
 func TestEveryKindExists(t *testing.T) {
 	t.Parallel()
 	for _, kind := range cluster.Kinds() {
-		object, err := scheme.Scheme.New(schema.GroupVersionKind{Group: kind.Resource.Group, Version: kind.Resource.Version, Kind: kind.Kind})
-		if err != nil {
-			t.Error(err)
-			continue
-		}
-		// Strict: a field that the type does not have is an error.
-		content := map[string]any{}
-		if err := unstructured.SetNestedField(content, map[string]any{"serviceAccountName": "web"}, append(append([]string{}, kind.Template...), "spec")...); err != nil {
-			t.Fatal(err)
-		}
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(content, object, true); err != nil {
-			t.Errorf("%s: %v", kind.Kind, err)
+		if gvk := kind.Resource.GroupVersion().WithKind(kind.Kind); !scheme.Scheme.Recognizes(gvk) {
+			t.Errorf("the API has no %s", gvk)
 		}
 	}
 }

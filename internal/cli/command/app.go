@@ -252,54 +252,18 @@ func newClient[C any](c *CLI, newFor func(*rest.Config) (C, error)) (client C, e
 // requests and responses: tokens, and objects with Secrets.
 const maxVerbosity = 7
 
-// NewLogHandler returns the handler for messages of libraries. slog quotes text from the
-// cluster in them.
-func NewLogHandler(w io.Writer) slog.Handler {
-	return withoutErrors{slog.NewTextHandler(w, &slog.HandlerOptions{Level: verbosity{}})}
-}
-
-// withoutErrors drops the errors that libraries log, unless the user asks for a log. Libraries also
-// return these errors, and the command prints them.
-type withoutErrors struct{ slog.Handler }
-
-// Handle implements slog.Handler. klog does not call Enabled for errors.
-func (h withoutErrors) Handle(ctx context.Context, record slog.Record) error {
-	if record.Level >= slog.LevelError && !klog.V(1).Enabled() {
-		return nil
-	}
-	return h.Handler.Handle(ctx, record)
-}
-
-// WithAttrs implements slog.Handler.
-func (h withoutErrors) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return withoutErrors{h.Handler.WithAttrs(attrs)}
-}
-
-// WithGroup implements slog.Handler.
-func (h withoutErrors) WithGroup(name string) slog.Handler {
-	return withoutErrors{h.Handler.WithGroup(name)}
-}
-
-// verbosity is the verbosity of klog as a level: -6 is the level of klog.V(6).
-type verbosity struct{}
-
-// Level implements slog.Leveler.
-func (verbosity) Level() slog.Level {
-	level := maxVerbosity
-	for level > 0 && !klog.V(klog.Level(level)).Enabled() {
-		level--
-	}
-	return slog.Level(-level)
-}
-
-// SetVerbosity sets the verbosity of the libraries' log.
-func SetVerbosity(level int) error {
+// LogTo makes the libraries log up to a level of verbosity, such as 6 for each request. slog quotes the
+// text of the cluster in their messages. They log nothing at 0: the command prints the errors that they
+// return.
+func LogTo(w io.Writer, level int) error {
 	if level <= 0 {
 		return nil
 	}
+	level = min(level, maxVerbosity)
+	klog.SetSlogLogger(slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.Level(-level)}))) // as klog.V(level)
 	var flags flag.FlagSet
 	klog.InitFlags(&flags)
-	return flags.Set("v", strconv.Itoa(min(level, maxVerbosity)))
+	return flags.Set("v", strconv.Itoa(level))
 }
 
 // Exit codes of every command, as of kubectl diff.

@@ -45,12 +45,3 @@ func TestExitCodes(t *testing.T) {
 		}
 	}
 }
-
-func TestAFindingWithAMessage(t *testing.T) {
-	t.Parallel()
-	streams, _, _, errOut := genericiooptions.NewTestIOStreams()
-	c := &CLI{IOStreams: streams, Started: true}
-	if code := c.Exit(c.Found("two %s are denied", "objects"), "lanyard inject"); code != 1 || errOut.String() != "error: two objects are denied\n" {
-		t.Errorf("got %d and %q", code, errOut)
-	}
-}

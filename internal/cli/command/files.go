@@ -5,7 +5,6 @@ package command
 
 import (
 	"bufio"
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +14,9 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/cli-runtime/pkg/resource"
 	"sigs.k8s.io/yaml"
@@ -23,14 +25,14 @@ import (
 // StandardInput is the name of the standard input in errors and results.
 const StandardInput = "standard input"
 
-// MaxManifestBytes limits the manifests of a command, which are in memory with their objects.
-const MaxManifestBytes = 16 << 20
+// maxDocumentBytes limits one document: a directory may have any size, but its documents are read one
+// after the other.
+const maxDocumentBytes = 16 << 20
 
-// EachText calls do with the text of each file of --filename. A directory stands for its files with
-// kubectl's extensions, except those in hidden directories. All files together may have limit bytes.
+// EachText calls do with the text of each file of --filename. All files together may have limit bytes.
 func (s *Selection) EachText(stdin io.Reader, limit int64, do func(name string, text []byte) error) error {
 	left := limit
-	return s.eachFile(stdin, func(name string, r io.Reader) error {
+	return s.EachFile(stdin, func(name string, r io.Reader) error {
 		text, err := io.ReadAll(io.LimitReader(r, left+1))
 		if left -= int64(len(text)); err == nil && left < 0 {
 			err = fmt.Errorf("the files have more than %d bytes; pass fewer files", limit)
@@ -42,11 +44,12 @@ func (s *Selection) EachText(stdin io.Reader, limit int64, do func(name string, 
 	})
 }
 
-// eachFile calls read for each file of --filename.
-func (s *Selection) eachFile(stdin io.Reader, read func(name string, r io.Reader) error) error {
+// EachFile calls do with each file of --filename. A directory stands for its files with kubectl's
+// extensions, except those in hidden directories.
+func (s *Selection) EachFile(stdin io.Reader, do func(name string, r io.Reader) error) error {
 	for _, name := range s.Files.Filenames {
 		if name == "-" {
-			if err := read(StandardInput, stdin); err != nil {
+			if err := do(StandardInput, stdin); err != nil {
 				return err
 			}
 			continue
@@ -64,7 +67,7 @@ func (s *Selection) eachFile(stdin io.Reader, read func(name string, r io.Reader
 			if err != nil {
 				return err
 			}
-			if err := errors.Join(read(file.Path, text), text.Close()); err != nil {
+			if err := errors.Join(do(file.Path, text), text.Close()); err != nil {
 				return err
 			}
 		}
@@ -80,14 +83,19 @@ func isHidden(dir, file string) bool {
 	})
 }
 
-// EachDocument calls do with each YAML document of a text, and with the document as JSON. Errors
-// contain the name of the text, and the number of the document.
-func EachDocument(name string, text []byte, do func(text, json []byte) error) error {
-	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))
+// EachDocument calls do with each YAML document of a file, and with the document as JSON. It reads one
+// document at a time. Errors contain the name of the file, and the number of the document.
+func EachDocument(name string, r io.Reader, do func(text, json []byte) error) error {
+	limited := &io.LimitedReader{R: r}
+	documents := utilyaml.NewYAMLReader(bufio.NewReader(limited))
 	for n := 1; ; n++ {
+		limited.N = maxDocumentBytes
 		document, err := documents.Read()
 		if errors.Is(err, io.EOF) {
 			return nil
+		}
+		if limited.N == 0 { // which documents takes for the end of the file
+			err = fmt.Errorf("it has more than %d bytes: split it", maxDocumentBytes)
 		}
 		var object []byte
 		if err == nil {
@@ -100,6 +108,30 @@ func EachDocument(name string, text []byte, do func(text, json []byte) error) er
 			return fmt.Errorf("%s: document %d: %w", name, n, err)
 		}
 	}
+}
+
+// EachManifest calls do with each object in a file, and with each item of a list. A document that is
+// not an object of Kubernetes has no kind.
+func EachManifest(name string, r io.Reader, do func(*unstructured.Unstructured) error) error {
+	return EachDocument(name, r, func(_, document []byte) error {
+		var fields any
+		if err := utiljson.Unmarshal(document, &fields); err != nil || fields == nil {
+			return err
+		}
+		return eachItem(fields, do)
+	})
+}
+
+// eachItem calls do with an object, or with each item if it is a list.
+func eachItem(value any, do func(*unstructured.Unstructured) error) error {
+	fields, _ := value.(map[string]any)
+	object := &unstructured.Unstructured{Object: fields}
+	if strings.HasSuffix(object.GetKind(), "List") && object.IsList() {
+		return object.EachListItem(func(item runtime.Object) error {
+			return eachItem(item.(*unstructured.Unstructured).Object, do)
+		})
+	}
+	return do(object)
 }
 
 // File is a file to write.

@@ -6,30 +6,10 @@ package command_test
 import (
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
 )
-
-// The limit is for all files together.
-func TestEachTextHasALimit(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	for _, name := range []string{"a.yaml", "b.yaml"} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(name), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for limit, want := range map[int64]string{12: "", 11: "b.yaml: the files have more than 11 bytes", 5: "a.yaml: the files have more than 5 bytes"} {
-		var s command.Selection
-		s.Files.Filenames = []string{dir}
-		err := s.EachText(nil, limit, func(string, []byte) error { return nil })
-		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
-			t.Errorf("limit %d: got error %v, want %q", limit, err, want)
-		}
-	}
-}
 
 func TestReplaceFiles(t *testing.T) {
 	t.Parallel()

@@ -132,6 +132,17 @@ func AddAllNamespaces(cmd *cobra.Command, all *bool) {
 	cmd.Flags().BoolVarP(all, "all-namespaces", "A", false, "Use all namespaces instead of --namespace.")
 }
 
+// Exclusive returns an error if a flag is set next to one of the others. Not MarkFlagsMutuallyExclusive,
+// whose errors name all flags of a group and not the mistake.
+func Exclusive(cmd *cobra.Command, flag string, others ...string) error {
+	for _, other := range others {
+		if cmd.Flags().Changed(flag) && cmd.Flags().Changed(other) {
+			return Usagef("--%s cannot be used with --%s", flag, other)
+		}
+	}
+	return nil
+}
+
 // AddChoice adds a flag with a fixed set of values.
 func AddChoice(cmd *cobra.Command, value *string, name, usage string, allowed ...string) {
 	check := func(text string) error {

@@ -28,8 +28,8 @@ func TestTheLogHasRequestsButNoCredentials(t *testing.T) {
 	for level, want := range map[int]string{0: "", 6: "/api/v1/namespaces/shop/secrets/s", 7: "masked", 10: "masked"} {
 		restore := klog.CaptureState()
 		var log bytes.Buffer
-		klog.SetSlogLogger(slog.New(NewLogHandler(&log)))
-		if err := SetVerbosity(level); err != nil {
+		klog.SetSlogLogger(slog.New(slog.DiscardHandler)) // as main does
+		if err := LogTo(&log, level); err != nil {
 			t.Fatal(err)
 		}
 		client, err := kubernetes.NewForConfig(&rest.Config{Host: server.URL, BearerToken: "hunter1"})
@@ -57,8 +57,8 @@ func TestTheLogHasNoErrorsUnlessTheUserAsksForIt(t *testing.T) {
 	for level, want := range map[int]string{0: "", 1: "level=ERROR msg=again"} {
 		restore := klog.CaptureState()
 		var log bytes.Buffer
-		klog.SetSlogLogger(slog.New(NewLogHandler(&log)))
-		if err := SetVerbosity(level); err != nil {
+		klog.SetSlogLogger(slog.New(slog.DiscardHandler)) // as main does
+		if err := LogTo(&log, level); err != nil {
 			t.Fatal(err)
 		}
 		klog.Background().WithName("discovery").WithValues("group", "apps").Error(nil, "again")

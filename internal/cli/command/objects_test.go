@@ -19,8 +19,7 @@ import (
 	"k8s.io/cli-runtime/pkg/resource"
 )
 
-// apiServer answers the requests of kubectl: discovery, and objects without content. It has no
-// object whose name is missing.
+// apiServer answers the requests of kubectl: discovery, and lists of objects without content.
 func apiServer(t *testing.T) *CLI {
 	t.Helper()
 	type object = map[string]any
@@ -36,27 +35,13 @@ func apiServer(t *testing.T) *CLI {
 		"/apis/argoproj.io/v1alpha1": {"kind": "APIResourceList", "groupVersion": "argoproj.io/v1alpha1", "resources": []object{served("rollouts", "Rollout", "ro")}},
 	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		answer, status := discovery[r.URL.Path], http.StatusOK
-		path, inNamespaces := r.URL.Path, strings.Contains(r.URL.Path, "/namespaces/")
-		if inNamespaces {
-			_, path, _ = strings.Cut(r.URL.Path, "/namespaces/shop/")
-		}
-		path, name, isOne := strings.Cut(strings.TrimPrefix(path, "/api/v1/"), "/")
-		version := kinds[path]
-		version, kind := filepath.Dir(version), filepath.Base(version)
-		switch {
-		case answer != nil:
-		case name == "missing":
-			status = http.StatusNotFound
-			answer = object{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "message": path + ` "missing" not found`, "code": 404}
-		case isOne:
-			answer = object{"apiVersion": version, "kind": kind, "metadata": object{"name": name, "namespace": "shop"}}
-		default:
+		answer := discovery[r.URL.Path]
+		if _, path, _ := strings.Cut(r.URL.Path, "/namespaces/shop/"); answer == nil {
+			version, kind := filepath.Dir(kinds[path]), filepath.Base(kinds[path])
 			list := []object{{"metadata": object{"name": "one", "namespace": "shop"}}, {"metadata": object{"name": r.URL.Query().Get("labelSelector"), "namespace": "shop"}}}
 			answer = object{"apiVersion": version, "kind": kind + "List", "items": list, "metadata": object{}}
 		}
 		w.Header().Set("Content-Type", "application/json")
-		w.WriteHeader(status)
 		_ = json.NewEncoder(w).Encode(answer)
 	}))
 	t.Cleanup(server.Close)
@@ -71,34 +56,25 @@ const manifest = "apiVersion: v1\nkind: ServiceAccount\nmetadata:\n  name: cart\
 
 func TestObjectsAreNamedAsForKubectl(t *testing.T) {
 	t.Parallel()
-	for name, test := range map[string]struct {
-		selection  Selection
-		args, want string
-	}{
-		"TYPE NAME":                     {Selection{}, "pod web", "pod/web"},
-		"TYPE/NAME":                     {Selection{}, "po/web", "pod/web"},
-		"several TYPE/NAME":             {Selection{}, "po/web sa/cart", "pod/web serviceaccount/cart"},
-		"TYPE and names":                {Selection{}, "pods a b", "pod/a pod/b"},
-		"a custom kind":                 {Selection{}, "rollouts.argoproj.io/web", "rollout/web"},
-		"a kind in capitals":            {Selection{}, "ServiceAccount/cart", "serviceaccount/cart"},
-		"a name":                        {Selection{Type: "serviceaccount"}, "cart", "serviceaccount/cart"},
-		"a name with another type":      {Selection{Type: "serviceaccount"}, "pod web", "pod/web"},
-		"an object that is not read":    {Selection{NamesOnly: true}, "pod missing", "pod/missing"},
-		"an object that does not exist": {Selection{}, "pod missing", `pods "missing" not found`},
-		"only a type":                   {Selection{}, "pod", "pod has no name: write TYPE/NAME or TYPE NAME"},
-		"an unknown type":               {Selection{}, "frob/x", `the server doesn't have a resource type "frob"`},
-		"a kind that the command is not for": {
-			Selection{Kinds: []string{"ServiceAccount"}}, "pod/web", "pod/web: this command is for serviceaccount",
-		},
+	for name, test := range map[string]struct{ args, want string }{
+		"TYPE NAME":                     {"pod web", "pod/web"},
+		"TYPE/NAME":                     {"po/web", "pod/web"},
+		"several TYPE/NAME":             {"po/web sa/cart", "pod/web serviceaccount/cart"},
+		"TYPE and names":                {"pods a b", "pod/a pod/b"},
+		"a custom kind":                 {"rollouts.argoproj.io/web", "rollout/web"},
+		"a kind in capitals":            {"ServiceAccount/cart", "serviceaccount/cart"},
+		"an object that does not exist": {"pod missing", "pod/missing"},
+		"only a type":                   {"pod", "pod has no name: write TYPE/NAME or TYPE NAME"},
+		"an unknown type":               {"frob/x", `the server doesn't have a resource type "frob"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			infos, err := apiServer(t).Objects(&test.selection, strings.Fields(test.args))
+			infos, err := apiServer(t).Objects(false, strings.Fields(test.args))
 			var got []string
 			for _, info := range infos {
 				got = append(got, NameOf(info))
-				if test.selection.NamesOnly == (Unstructured(info) != nil) || info.Namespace != "shop" {
-					t.Errorf("got the object %v in the namespace %s", info.Object, info.Namespace)
+				if info.Namespace != "shop" {
+					t.Errorf("got %s in the namespace %s, want shop", info.Name, info.Namespace)
 				}
 			}
 			if text := strings.Join(got, " "); text != test.want && (err == nil || err.Error() != test.want) {
@@ -134,7 +110,7 @@ func TestFiles(t *testing.T) {
 		var s Selection
 		s.Files.Filenames, s.Files.Recursive = []string{test.file}, test.recursive
 		var got []string
-		err := s.EachText(strings.NewReader(manifest), MaxManifestBytes, func(_ string, text []byte) error {
+		err := s.EachText(strings.NewReader(manifest), 1<<10, func(_ string, text []byte) error {
 			got = append(got, string(text))
 			return nil
 		})
@@ -150,10 +126,10 @@ func TestFiles(t *testing.T) {
 
 func TestOneObject(t *testing.T) {
 	t.Parallel()
-	if info, err := apiServer(t).Object(&Selection{}, []string{"pod/web"}); err != nil || info.Name != "web" {
+	if info, err := apiServer(t).Object([]string{"pod/web"}); err != nil || info.Name != "web" {
 		t.Errorf("got %v and %v", info, err)
 	}
-	if _, err := apiServer(t).Object(&Selection{}, []string{"pod/web", "pod/b"}); err == nil || err.Error() != "2 objects are named: this command takes one" {
+	if _, err := apiServer(t).Object([]string{"pod/web", "pod/b"}); err == nil || err.Error() != "2 objects are named: this command takes one" {
 		t.Errorf("got %v", err)
 	}
 }

@@ -289,7 +289,7 @@ func (p *Page) Lines(text string) {
 // Text writes a text in lines that start with indent spaces and are as wide as the
 // terminal at most.
 func (p *Page) Text(indent int, style, text string) {
-	for _, line := range wrap(escape(text), p.Width-indent) {
+	for _, line := range fold(escape(text), p.Width-indent) {
 		p.Line("%s%s", strings.Repeat(" ", indent), p.Style(style, line))
 	}
 }
@@ -300,25 +300,32 @@ var marks = map[string]string{Good: "√", Warn: "‼", Bad: "×", Faint: "-", U
 // Marked writes a text after the mark of a style, indented by 2 spaces.
 func (p *Page) Marked(style, text string) {
 	mark := marks[style]
-	for _, line := range wrap(escape(text), p.Width-4) {
+	for _, line := range fold(escape(text), p.Width-4) {
 		p.Line("  %s %s", p.Style(style, mark), line)
 		mark = " "
 	}
 }
 
-// wrap breaks a text between words. A width that is too small for text stands for
-// no limit.
-func wrap(text string, width int) []string {
-	if width < 20 {
+// minText is the minimum width to wrap a text to.
+const minText = 20
+
+// fold is wrap for a text on the terminal. A width that is too small stands for no limit.
+func fold(text string, width int) []string {
+	if width < minText {
 		return []string{text}
 	}
+	return wrap(text, width)
+}
+
+// wrap breaks a text between words.
+func wrap(text string, width int) []string {
 	var lines []string
 	line := ""
 	for word := range strings.FieldsSeq(text) {
 		switch {
 		case line == "":
 			line = word
-		case Cells(line)+1+Cells(word) <= width:
+		case cells(line)+1+cells(word) <= width:
 			line += " " + word
 		default:
 			lines = append(lines, line)
@@ -328,8 +335,8 @@ func wrap(text string, width int) []string {
 	return append(lines, line)
 }
 
-// Cells returns the width of a text on the terminal.
-func Cells(text string) int {
+// cells returns the width of a text on the terminal.
+func cells(text string) int {
 	return utf8.RuneCountInString(styles.ReplaceAllString(escape(text), ""))
 }
 
@@ -341,7 +348,7 @@ func (p *Page) Table(indent int, rows [][]string) {
 	}
 	for _, row := range rows {
 		for i, text := range row {
-			p.Columns[i] = max(p.Columns[i], Cells(text))
+			p.Columns[i] = max(p.Columns[i], cells(text))
 		}
 	}
 	widths := p.Columns
@@ -358,7 +365,7 @@ func (p *Page) row(indent int, widths []int, row []string) {
 	columns := make([][]string, len(row))
 	height := 1
 	for i, text := range row {
-		columns[i] = WrapCell(escape(text), widths[i])
+		columns[i] = wrapCell(escape(text), widths[i])
 		height = max(height, len(columns[i]))
 	}
 	for n := range height {
@@ -369,7 +376,7 @@ func (p *Page) row(indent int, widths []int, row []string) {
 			if n < len(lines) {
 				text = lines[n]
 			}
-			line.WriteString(text + strings.Repeat(" ", widths[i]-Cells(text)+ColumnGap))
+			line.WriteString(text + strings.Repeat(" ", widths[i]-cells(text)+ColumnGap))
 		}
 		p.Line("%s", strings.TrimRight(line.String(), " "))
 	}
@@ -378,8 +385,8 @@ func (p *Page) row(indent int, widths []int, row []string) {
 const (
 	// ColumnGap is the space between two columns.
 	ColumnGap = 2
-	// MinColumn is the minimum width of a column.
-	MinColumn = 8
+	// minColumn is the minimum width of a column.
+	minColumn = 8
 )
 
 // fit narrows the widest columns until a table is as wide as available at most.
@@ -391,7 +398,7 @@ func fit(columns []int, available int) []int {
 	}
 	for ; total > available; total-- {
 		widest := slices.Index(columns, slices.Max(columns))
-		if columns[widest] <= MinColumn {
+		if columns[widest] <= minColumn {
 			break
 		}
 		columns[widest]--
@@ -402,10 +409,10 @@ func fit(columns []int, available int) []int {
 // styled matches a text in a style.
 var styled = regexp.MustCompile("^(" + styleKey + "[0-9]+m)(.*)(" + styleKey + "0m)$")
 
-// WrapCell breaks a text, which may be styled, into lines of at most width cells: between
+// wrapCell breaks a text, which may be styled, into lines of at most width cells: between
 // words, and in long words after punctuation, such as the slashes of a path.
-func WrapCell(text string, width int) []string {
-	if Cells(text) <= width {
+func wrapCell(text string, width int) (lines []string) {
+	if cells(text) <= width {
 		return []string{text}
 	}
 	start, end := "", ""
@@ -413,29 +420,23 @@ func WrapCell(text string, width int) []string {
 		start, text, end = match[1], match[2], match[3]
 	}
 	text = styles.ReplaceAllString(text, "") // a style of a part would be broken
-	var lines []string
-	for rest := []rune(text); len(rest) > 0; {
-		n := min(len(rest), width)
-		if n < len(rest) {
-			n = breakAt(rest, width)
+	for _, line := range wrap(text, width) {
+		rest := []rune(line)
+		for len(rest) > width {
+			n := breakAt(rest, width)
+			lines = append(lines, start+string(rest[:n])+end)
+			rest = rest[n:]
 		}
-		lines = append(lines, start+strings.TrimRight(string(rest[:n]), " ")+end)
-		rest = rest[n:]
+		lines = append(lines, start+string(rest)+end)
 	}
 	return lines
 }
 
-// breakAt returns how many of the runes a line of a cell gets. There are more than
-// width.
-func breakAt(text []rune, width int) int {
-	for _, behind := range []string{" ", "/-.:,_"} {
-		for n := width; n > width/3; n-- {
-			if strings.ContainsRune(behind, text[n-1]) {
-				return n
-			}
-		}
-		if behind == " " && text[width] == ' ' {
-			return width + 1
+// breakAt returns how many of the runes of a word a line gets. There are more than width.
+func breakAt(word []rune, width int) int {
+	for n := width; n > width/3; n-- {
+		if strings.ContainsRune("/-.:,_", word[n-1]) {
+			return n
 		}
 	}
 	return width

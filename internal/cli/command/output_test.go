@@ -153,13 +153,13 @@ func TestBrokenCellsKeepTheirStyle(t *testing.T) {
 	t.Parallel()
 	p := &Page{Colour: true}
 	want := []string{p.Style(Bad, "one two"), p.Style(Bad, "three-"), p.Style(Bad, "four")}
-	if diff := cmp.Diff(want, WrapCell(p.Style(Bad, "one two three-four"), 8)); diff != "" {
+	if diff := cmp.Diff(want, wrapCell(p.Style(Bad, "one two three-four"), 8)); diff != "" {
 		t.Errorf("lines (-want +got):\n%s", diff)
 	}
 	// Nothing is lost, whatever the width is.
-	for width := MinColumn; width < 30; width++ {
+	for width := minColumn; width < 30; width++ {
 		const text = "arn:aws:iam::111122223333:role/a-long-name-without-a-place-to-break"
-		lines := WrapCell(text, width)
+		lines := wrapCell(text, width)
 		if got := strings.Join(lines, ""); got != text {
 			t.Errorf("width %d: got %q", width, got)
 		}
@@ -189,15 +189,5 @@ func TestTextIsWrappedOnATerminalOnly(t *testing.T) {
 		if out.String() != test.want {
 			t.Errorf("%s: got %q, want %q", name, out.String(), test.want)
 		}
-	}
-}
-
-func TestWithoutATerminalThereAreNoColours(t *testing.T) {
-	t.Parallel()
-	var out bytes.Buffer
-	p := NewPage(&out)
-	p.Line("%s", p.Style(Bad, "text"))
-	if out.String() != "text\n" {
-		t.Errorf("got %q", out.String())
 	}
 }

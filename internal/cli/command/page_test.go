@@ -100,16 +100,6 @@ type shownText struct {
 
 func (s shownText) Print(p *Page) { p.Text(0, "", s.Text) }
 
-// Lines after the first cannot be taken for lines of the program.
-func TestNotesOfSeveralLines(t *testing.T) {
-	t.Parallel()
-	streams, _, _, errOut := genericiooptions.NewTestIOStreams()
-	(&CLI{IOStreams: streams}).Note("error: %s", "first\nlanyard: all is well")
-	if got, want := errOut.String(), "error: first\n  lanyard: all is well\n"; got != want {
-		t.Errorf("got %q, want %q", got, want)
-	}
-}
-
 func TestTheTextOfAStyleIsEscaped(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer

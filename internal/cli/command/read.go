@@ -6,7 +6,6 @@ package command
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -110,19 +109,9 @@ func May(ctx context.Context, client kubernetes.Interface, verb, resource, names
 	return response.Status.Allowed, nil
 }
 
-// Selection describes how a user selects objects, as for kubectl: by TYPE NAME, TYPE/NAME, a
-// name without a type, or files, which EachText reads. The zero value accepts TYPE NAME and
-// TYPE/NAME of every type of the API server.
+// Selection contains the flags that select objects.
 type Selection struct {
-	// Type is the type of a name without a type, such as serviceaccount, or empty if the user must
-	// write the type.
-	Type string
-	// Kinds are the kinds that the command accepts, such as ServiceAccount, or empty for all.
-	Kinds []string
-	// NamesOnly leaves the objects unread, for objects that may not exist, or that the user
-	// may have no right to read.
-	NamesOnly bool
-	// All and Files are the values of flags.
+	// All is --all-namespaces.
 	All   bool
 	Files resource.FilenameOptions
 }
@@ -135,38 +124,26 @@ func (s *Selection) AddFiles(cmd *cobra.Command) {
 	flags.AddFlags(cmd.Flags())
 }
 
-// Objects returns the objects of the arguments and flags of a command. The object of an Info
-// is unstructured, or nil with NamesOnly; NameOf names it for people.
-func (c *CLI) Objects(s *Selection, args []string) ([]*resource.Info, error) {
-	switch {
-	case len(args) > 1 || strings.Contains(args[0], "/") || s.All: // as for kubectl
-	case s.Type == "":
+// Objects returns the objects that arguments name, as for kubectl: TYPE NAME or TYPE/NAME of every type
+// of the API server and, in all namespaces, TYPE. It does not read them: they may not exist, or the user
+// may have no right to read them.
+func (c *CLI) Objects(all bool, args []string) ([]*resource.Info, error) {
+	if len(args) == 1 && !strings.Contains(args[0], "/") && !all {
 		return nil, Usagef("%s has no name: write TYPE/NAME or TYPE NAME", args[0])
-	default:
-		args = []string{s.Type, args[0]}
 	}
 	namespace, err := c.Namespace()
 	if err != nil {
 		return nil, err
 	}
-	infos, err := resource.NewBuilder(c.Flags).Unstructured().ContinueOnError().
-		NamespaceParam(namespace).DefaultNamespace().AllNamespaces(s.All).
-		ResourceTypeOrNameArgs(s.All, args...).RequestChunksOf(pageSize).RequireObject(!s.NamesOnly).Flatten().
+	return resource.NewBuilder(c.Flags).Unstructured().ContinueOnError().
+		NamespaceParam(namespace).DefaultNamespace().AllNamespaces(all).
+		ResourceTypeOrNameArgs(all, args...).RequestChunksOf(pageSize).RequireObject(false).Flatten().
 		Do().Infos()
-	if err != nil {
-		return nil, err
-	}
-	for _, info := range infos {
-		if kind := info.Mapping.GroupVersionKind.Kind; len(s.Kinds) > 0 && !slices.Contains(s.Kinds, kind) {
-			return nil, Usagef("%s: this command is for %s", NameOf(info), strings.ToLower(strings.Join(s.Kinds, ", ")))
-		}
-	}
-	return infos, nil
 }
 
 // Object is like Objects for a command that takes one object.
-func (c *CLI) Object(s *Selection, args []string) (*resource.Info, error) {
-	infos, err := c.Objects(s, args)
+func (c *CLI) Object(args []string) (*resource.Info, error) {
+	infos, err := c.Objects(false, args)
 	if err == nil && len(infos) != 1 {
 		err = Usagef("%d objects are named: this command takes one", len(infos))
 	}

@@ -5,29 +5,18 @@ package inject_test
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
-	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
-	jsonpatch "github.com/evanphx/json-patch/v5"
-	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
-	admissionv1 "k8s.io/api/admission/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/inject"
 	"github.com/lanyard-dev/lanyard/internal/provider"
-	"github.com/lanyard-dev/lanyard/internal/webhook/admission"
-	"github.com/lanyard-dev/lanyard/internal/webhook/injector"
-	"github.com/lanyard-dev/lanyard/internal/webhook/metadatacache"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/test/support/decisions"
 	"github.com/lanyard-dev/lanyard/test/support/optionstest"
@@ -96,7 +85,7 @@ func injectText(t *testing.T, o *options, text string) ([]inject.Result, string)
 	if err != nil {
 		t.Fatal(err)
 	}
-	results, err := inject.Inject(documents, o.Settings, o.Namespace, nil)
+	results, err := inject.Inject(t.Context(), documents, o.Settings, o.Namespace, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,108 +163,49 @@ func TestTheFilesOfAllGoldenCasesAreRead(t *testing.T) {
 	}
 }
 
-// objects are a cluster's annotations by namespace/name.
-type objects map[string]map[string]string
-
-func (o objects) Get(_ context.Context, namespace, name string) (metadatacache.Object, error) {
-	return metadatacache.Object{Annotations: o[namespace+"/"+name]}, nil
-}
-
-type unrecorded struct{}
-
-func (unrecorded) RecordInjection(string)                          {}
-func (unrecorded) RecordFinding(string)                            {}
-func (unrecorded) RecordAdmission(_, _, _ string, _ time.Duration) {}
-
-// labelled returns objects with the value of a label.
-type labelled struct {
-	objects
-	label string
-}
-
-func (l labelled) Get(ctx context.Context, namespace, name string) (metadatacache.Object, error) {
-	object, err := l.objects.Get(ctx, namespace, name)
-	object.Label = l.label
-	return object, err
-}
-
-// webhook calls the webhook's handler for a pod and returns the patched pod, or nil if the
-// webhook denies it.
-func (g *golden) webhook(t *testing.T, o *options, pod []byte) []byte {
-	t.Helper()
-	account := g.Want.ServiceAccount
-	if account == nil {
-		account = g.Annotations
-	}
-	mutator := &injector.PodMutator{Recorder: unrecorded{}, Config: injector.Config{
-		Settings:        o.Settings,
-		ServiceAccounts: labelled{objects{"team/app": account}, g.Labels[annotations.IdentityLabel]},
-		Namespaces:      objects{"/team": g.NamespaceAnnotations},
-	}}
-	handler := admission.NewHandler(mutator, admission.NewBudget(), unrecorded{}, logr.Discard())
-	body := fmt.Sprintf(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1",`+
-		`"resource":{"group":"","version":"v1","resource":"pods"},"namespace":"team","operation":"CREATE","object":%s}}`, pod)
-	post := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", strings.NewReader(body))
-	post.Header.Set("Content-Type", "application/json")
-	recorder := httptest.NewRecorder()
-	handler.ServeHTTP(recorder, post)
-	var review admissionv1.AdmissionReview
-	if err := json.Unmarshal(recorder.Body.Bytes(), &review); err != nil || review.Response == nil {
-		t.Fatalf("got %s and error %v", recorder.Body, err)
-	}
-	switch {
-	case !review.Response.Allowed:
-		return nil
-	case review.Response.Patch == nil:
-		return pod
-	}
-	patch, err := jsonpatch.DecodePatch(review.Response.Patch)
-	if err != nil {
-		t.Fatal(err)
-	}
-	patched, err := patch.Apply(pod)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return patched
-}
-
-// Whatever makes a pod, its template is, byte for byte, the pod that the webhook
-// makes of it.
+// Whatever makes a pod, its template is the pod that the webhook makes of it.
 func TestTemplatesAreAsTheWebhookMakesThePods(t *testing.T) {
 	t.Parallel()
+	paths := map[string][]string{"Pod": nil, "PodTemplate": {"template"}, "CronJob": {"spec", "jobTemplate", "spec", "template"}}
 	for _, kind := range cluster.Kinds() {
+		path, found := paths[kind.Kind]
+		if !found {
+			path = []string{"spec", "template"}
+		}
 		t.Run(kind.Kind, func(t *testing.T) {
 			t.Parallel()
 			eachGolden(t, func(t *testing.T, g *golden) {
 				pod := unmarshal(t, g.Pod)
 				var object map[string]any
-				if len(kind.Template) == 0 {
+				if len(path) == 0 {
 					object = pod
 				} else {
 					delete(pod, "apiVersion")
 					delete(pod, "kind")
 					object = map[string]any{}
-					if err := unstructured.SetNestedMap(object, pod, kind.Template...); err != nil {
+					if err := unstructured.SetNestedMap(object, pod, path...); err != nil {
 						t.Fatal(err)
 					}
 					object["apiVersion"], object["kind"] = kind.Resource.GroupVersion().String(), kind.Kind
 					object["metadata"] = map[string]any{"name": "object"}
 				}
 				results, out := injectText(t, g.settings, string(g.around(marshal(t, object))))
-				want := g.webhook(t, g.settings, marshal(t, pod))
-				if results[0].Denied != (want == nil) {
-					t.Fatalf("got %+v, want denied %t", results[0], want == nil)
+				want, err := g.Want.AddTo(marshal(t, pod))
+				if err != nil {
+					t.Fatal(err)
 				}
-				if want == nil {
+				if results[0].Denied {
+					if g.Want.Code == 0 {
+						t.Fatalf("got %+v, want it allowed", results[0])
+					}
 					return
 				}
 				var first json.RawMessage
 				if err := json.NewDecoder(strings.NewReader(out)).Decode(&first); err != nil {
 					t.Fatal(err)
 				}
-				if got := compact(t, field(t, first, kind.Template)); got != compact(t, want) {
-					t.Errorf("got  %s\nwant %s", got, want)
+				if diff := cmp.Diff(unmarshal(t, want), unmarshal(t, field(t, first, path))); diff != "" {
+					t.Errorf("pod (-want +got):\n%s", diff)
 				}
 			})
 		})
@@ -293,15 +223,6 @@ func field(t *testing.T, raw json.RawMessage, path []string) json.RawMessage {
 		raw = members[name]
 	}
 	return raw
-}
-
-func compact(t *testing.T, text []byte) string {
-	t.Helper()
-	var out bytes.Buffer
-	if err := json.Compact(&out, text); err != nil {
-		t.Fatalf("%s: %v", text, err)
-	}
-	return out.String()
 }
 
 func marshal(t *testing.T, v any) []byte {

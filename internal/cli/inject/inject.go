@@ -25,6 +25,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/yaml"
 
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
@@ -57,10 +58,10 @@ type Result struct {
 
 // Inject changes the documents as the webhook would. It returns a Result for each
 // object that the webhook would be called for, in their order. s are the settings of the
-// webhook, and namespace is the namespace of objects that do not name one. others has objects that
-// are not in the documents; it may be nil. The error is for documents that are not objects of
-// Kubernetes, and of others.
-func Inject(documents []*Document, s *annotations.Settings, namespace string, others Others) ([]Result, error) {
+// webhook, and namespace is the namespace of objects that do not name one. client reads objects that the
+// documents lack; it may be nil. The error is for documents that are not objects of Kubernetes, and of
+// the client.
+func Inject(ctx context.Context, documents []*Document, s *annotations.Settings, namespace string, client kubernetes.Interface) ([]Result, error) {
 	var objects []*object
 	for _, d := range documents {
 		err := d.eachObject(nil, d.json, func(o *object) {
@@ -75,8 +76,8 @@ func Inject(documents []*Document, s *annotations.Settings, namespace string, ot
 	if err != nil {
 		return nil, err
 	}
-	if run.others = others; others != nil {
-		if err := run.addOthers(objects); err != nil {
+	if run.knowsCluster = client != nil; run.knowsCluster {
+		if err := run.readCluster(ctx, client, objects); err != nil {
 			return nil, err
 		}
 	}
@@ -126,7 +127,8 @@ type injection struct {
 	*annotations.Settings
 	serviceAccounts map[types.NamespacedName]*annotations.Object
 	namespaces      map[string]*annotations.Object
-	others          Others
+	// knowsCluster reports whether these are all objects that exist, not only those of the manifests.
+	knowsCluster bool
 }
 
 // newInjection collects the ServiceAccounts and Namespaces.
@@ -225,7 +227,7 @@ func (run *injection) decide(o *object) (*Result, error) {
 	switch {
 	case isDenied && denied.Reason == reason.ServiceAccountNotFound:
 		result.Reason, result.Message = denied.Reason, "the manifests do not have its ServiceAccount"
-		if result.Denied = run.others != nil; result.Denied {
+		if result.Denied = run.knowsCluster; result.Denied {
 			result.Message = fmt.Sprintf("neither the manifests nor the cluster have its ServiceAccount %s: add it, or correct serviceAccountName", cluster.ServiceAccountOf(&o.whole))
 		}
 		return result, nil
@@ -314,7 +316,7 @@ func Read(source string, text []byte) (documents []*Document, err error) {
 	if documents, ok := readJSON(source, text); ok {
 		return documents, nil
 	}
-	err = command.EachDocument(source, text, func(part, object []byte) error {
+	err = command.EachDocument(source, bytes.NewReader(text), func(part, object []byte) error {
 		if string(object) == "null" {
 			object = nil
 		}
@@ -384,6 +386,9 @@ func (d *Document) output() (text []byte, err error) {
 	return append(bytes.TrimRight(text, "\n"), '\n'), err
 }
 
+// maxManifestBytes limits the manifests, which are all in memory until they are written.
+const maxManifestBytes = 16 << 20
+
 //go:embed help.txt
 var help string
 
@@ -394,17 +399,22 @@ type injectCommand struct {
 	options *options.Options
 	// all are the flags of the webhook, for its configuration file.
 	all *pflag.FlagSet
+	// ofWebhook are the names of those that the command has.
+	ofWebhook []string
 }
 
 // NewCommand returns the command inject.
 func NewCommand(c *command.CLI) *cobra.Command {
-	k := &injectCommand{CLI: c, options: options.New()}
+	k := &injectCommand{CLI: c, options: options.New(), ofWebhook: []string{"config"}}
 	cmd := command.New(help, cobra.NoArgs, func(cmd *cobra.Command, _ []string) error { return k.run(cmd) })
 	k.AddFiles(cmd)
 	groups := k.options.Flags()
 	k.all = options.AllFlags(groups)
 	for _, name := range []string{"Injection", "Providers"} {
-		groups.FlagSet(name).VisitAll(cmd.Flags().AddFlag)
+		groups.FlagSet(name).VisitAll(func(flag *pflag.Flag) {
+			cmd.Flags().AddFlag(flag)
+			k.ofWebhook = append(k.ofWebhook, flag.Name)
+		})
 	}
 	config := *k.all.Lookup("config")
 	config.Usage = "YAML file with settings of the webhook, as in its own --config. Settings about the server are ignored."
@@ -417,6 +427,9 @@ func (k *injectCommand) run(cmd *cobra.Command) error {
 	if len(k.Files.Filenames) == 0 {
 		return command.Usagef("--filename is missing: name a file or directory with manifests, or - for the standard input")
 	}
+	if err := command.Exclusive(cmd, "cluster", k.ofWebhook...); err != nil {
+		return err
+	}
 	settings, err := k.webhookSettings(cmd.Context())
 	if err != nil {
 		return err
@@ -426,7 +439,7 @@ func (k *injectCommand) run(cmd *cobra.Command) error {
 		return err
 	}
 	var documents []*Document
-	err = k.EachText(k.In, command.MaxManifestBytes, func(name string, text []byte) error {
+	err = k.EachText(k.In, maxManifestBytes, func(name string, text []byte) error {
 		found, err := Read(name, text)
 		documents = append(documents, found...)
 		return err
@@ -434,15 +447,13 @@ func (k *injectCommand) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	var others Others
+	var client kubernetes.Interface
 	if k.cluster {
-		client, _, err := k.Clients()
-		if err != nil {
+		if client, _, err = k.Clients(); err != nil {
 			return err
 		}
-		others = inCluster{cmd.Context(), client}
 	}
-	results, err := Inject(documents, settings, namespace, others)
+	results, err := Inject(cmd.Context(), documents, settings, namespace, client)
 	if err != nil {
 		return err
 	}
@@ -455,11 +466,6 @@ func (k *injectCommand) run(cmd *cobra.Command) error {
 // webhookSettings returns the settings of the webhook in the cluster, or of the flags.
 func (k *injectCommand) webhookSettings(ctx context.Context) (s *annotations.Settings, err error) {
 	if k.cluster {
-		given := k.options.ConfigFile != ""
-		k.all.VisitAll(func(flag *pflag.Flag) { given = given || flag.Changed })
-		if given {
-			return nil, command.Usagef("--cluster cannot be used with flags of the webhook")
-		}
 		s, err := k.Settings(ctx)
 		if err == nil && k.CLI.Webhook.Unread != nil {
 			err = fmt.Errorf("read the settings of the webhook: %w", k.CLI.Webhook.Unread)

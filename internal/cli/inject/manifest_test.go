@@ -82,36 +82,6 @@ func TestDecisions(t *testing.T) {
 	}
 }
 
-func TestIdentitiesThatTheNamespaceDoesNotAllowAreDenied(t *testing.T) {
-	t.Parallel()
-	results, out := injectText(t, defaults(t), join(account, deployment, namespace+"  annotations:\n    lanyard.dev/allowed-identities: arn:aws:iam::111122223333:role/other\n"))
-	for _, result := range results {
-		if !result.Denied || result.Changed || result.Reason != reason.IdentityNotAllowed || !strings.Contains(result.Message, role) {
-			t.Errorf("got %+v, want it denied", result)
-		}
-	}
-	if len(results) != 2 || strings.Contains(out, "bound-sa-token") {
-		t.Errorf("got %d results and %s", len(results), out)
-	}
-}
-
-func TestAServiceAccountGetsTheIdentityLabel(t *testing.T) {
-	t.Parallel()
-	_, out := injectText(t, defaults(t), account)
-	const want = `apiVersion: v1
-kind: ServiceAccount
-metadata:
-  annotations:
-    lanyard.dev/aws-role-arn: ` + role + `
-  labels:
-    lanyard.dev/identity: enabled
-  name: app
-`
-	if diff := cmp.Diff(want, out); diff != "" {
-		t.Errorf("output (-want +got):\n%s", diff)
-	}
-}
-
 func TestASecondTimeNothingChanges(t *testing.T) {
 	t.Parallel()
 	for name, text := range map[string]string{
@@ -196,7 +166,7 @@ func TestErrorsNameTheFile(t *testing.T) {
 			t.Parallel()
 			documents, err := inject.Read("test", []byte(test.text))
 			if err == nil {
-				_, err = inject.Inject(documents, defaults(t).Settings, "team", nil)
+				_, err = inject.Inject(t.Context(), documents, defaults(t).Settings, "team", nil)
 			}
 			if err == nil || !strings.HasPrefix(err.Error(), test.want) {
 				t.Errorf("got error %v, want %q", err, test.want)

@@ -6,32 +6,57 @@ package migrate
 import (
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/cli-runtime/pkg/genericiooptions"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
+	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
 	"github.com/lanyard-dev/lanyard/internal/provider"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
-func TestMigrateChangesAServiceAccountAsItWasRead(t *testing.T) {
+// A ServiceAccount that changed in the meantime must not be written: the API server denies a patch of
+// another version. The label of a user stays.
+func TestAServiceAccountIsChangedAsItWasRead(t *testing.T) {
 	t.Parallel()
-	patch, err := annotationPatch(&Change{Object: &Object{version: "7"}, Set: map[string]string{"a": "b"}, Remove: []string{"c"}})
-	if want := `{"metadata":{"annotations":{"a":"b","c":null},"resourceVersion":"7"}}`; err != nil || string(patch) != want {
-		t.Errorf("got %s and %v, want %s", patch, err, want)
+	client := dynamicfake.NewSimpleDynamicClient(runtime.NewScheme())
+	got := ""
+	client.PrependReactor("patch", "serviceaccounts", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		got = string(action.(clienttesting.PatchAction).GetPatch())
+		return true, &unstructured.Unstructured{}, nil
+	})
+	if _, err := patch(t.Context(), client, "shop", "cart", "7", "annotations", map[string]any{"a": "b", "c": nil}, nil); err != nil {
+		t.Fatal(err)
 	}
+	if want := `{"metadata":{"annotations":{"a":"b","c":null},"resourceVersion":"7"}}`; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	for label, want := range map[string]string{"": "enabled", "required": "required", "enabled": "enabled", "Required": "enabled"} {
+		account := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "7", Labels: map[string]string{"lanyard.dev/identity": label}}}
+		if err := new(labeller).write(t.Context(), client, newSettings(t), account); err != nil {
+			t.Fatal(err)
+		}
+		if want := `{"metadata":{"labels":{"lanyard.dev/identity":"` + want + `"},"resourceVersion":"7"}}`; got != want {
+			t.Errorf("%s: got %s, want %s", label, got, want)
+		}
+	}
+}
+
+func newSettings(t *testing.T) *annotations.Settings {
+	t.Helper()
+	s, err := annotations.NewSettings(provider.Builtin())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
 }
 
 // Findings must not ask users to remove Lanyard's own additions.
 func TestPodsOfAClusterAreReadWithoutTheAdditionsOfLanyard(t *testing.T) {
 	t.Parallel()
-	s, err := annotations.NewSettings(provider.Builtin())
-	if err != nil {
-		t.Fatal(err)
-	}
 	const directory = "/var/run/secrets/lanyard.dev/serviceaccount"
 	variable := func(name, value string) any { return map[string]any{"name": name, "value": value} }
 	pod := &unstructured.Unstructured{Object: map[string]any{
@@ -50,12 +75,11 @@ func TestPodsOfAClusterAreReadWithoutTheAdditionsOfLanyard(t *testing.T) {
 	}}
 	pods := command.CoreResource("pods")
 	client := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{pods: "PodList"}, pod)
-	k := &migrateCommand{CLI: command.NewCLI("lanyard", genericiooptions.NewTestIOStreamsDiscard()), settings: s, client: client, namespace: "shop"}
-	stock, err := k.list(t.Context(), listing{GroupVersionResource: pods})
+	stock, err := readObjects(t.Context(), client.Resource(pods).Namespace("shop"), "", newSettings(t))
 	if err != nil || len(stock) != 1 {
 		t.Fatalf("got %d objects and %v, want a pod", len(stock), err)
 	}
-	if got := stock[0].Pod.Spec.Containers[0].Env; len(got) > 0 {
-		t.Errorf("got the variables %v, want none", got)
+	if got := stock[0].Pod.Containers; len(got) > 0 {
+		t.Errorf("got %v, want no container with a variable", got)
 	}
 }

@@ -12,8 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/dynamic"
 
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
@@ -112,7 +111,7 @@ func (k *labeller) run(ctx context.Context) (*labelling, error) {
 	if err != nil {
 		return nil, err
 	}
-	client, _, err := k.Clients()
+	client, untyped, err := k.Clients()
 	if err != nil {
 		return nil, err
 	}
@@ -143,7 +142,7 @@ func (k *labeller) run(ctx context.Context) (*labelling, error) {
 		}
 		entry := written{Namespace: object.Namespace, Name: object.Name, Adopted: peer.Adoptable(s, peer.Of(s), object.Annotations)}
 		if k.dryRun.Sends() {
-			if err := k.write(ctx, client, s, object); err != nil {
+			if err := k.write(ctx, untyped, s, object); err != nil {
 				entry.Error = err.Error()
 			}
 		}
@@ -156,23 +155,20 @@ func (k *labeller) run(ctx context.Context) (*labelling, error) {
 
 // write adds the label to a ServiceAccount. With that write, Lanyard adopts the
 // annotations of the peers.
-func (k *labeller) write(ctx context.Context, client kubernetes.Interface, s *annotations.Settings, object *metav1.PartialObjectMetadata) error {
-	options := metav1.PatchOptions{FieldManager: "lanyard", DryRun: k.dryRun.Requests()}
-	got, err := client.CoreV1().ServiceAccounts(object.Namespace).Patch(ctx, object.Name, types.MergePatchType, labelPatch(object), options)
-	if err == nil && peer.Adoptable(s, peer.Of(s), got.Annotations) {
+func (k *labeller) write(ctx context.Context, client dynamic.Interface, s *annotations.Settings, object *metav1.PartialObjectMetadata) error {
+	label := map[string]any{annotations.IdentityLabel: identityLabel(object)}
+	got, err := patch(ctx, client, object.Namespace, object.Name, object.ResourceVersion, "labels", label, k.dryRun.Requests())
+	if err == nil && peer.Adoptable(s, peer.Of(s), got.GetAnnotations()) {
 		err = fmt.Errorf("the webhook did not adopt it: the webhook %s must be called for such annotations, and its setting adopt must name the other webhook", cluster.ServiceAccountWebhook)
 	}
 	return err
 }
 
-// labelPatch returns a merge patch that adds the label, unless the ServiceAccount
-// changed since it was read: it may not need the label any more. The value
+// identityLabel returns the value of the label that the ServiceAccount needs. The value
 // annotations.IdentityRequired is the user's, and stays.
-func labelPatch(object *metav1.PartialObjectMetadata) []byte {
-	const patch = `{"metadata":{"labels":{%q:%q},"resourceVersion":%q}}`
-	value := object.Labels[annotations.IdentityLabel]
-	if !annotations.IsGuarded(value) {
-		value = annotations.IdentityEnabled
+func identityLabel(object *metav1.PartialObjectMetadata) string {
+	if value := object.Labels[annotations.IdentityLabel]; annotations.IsGuarded(value) {
+		return value
 	}
-	return fmt.Appendf(nil, patch, annotations.IdentityLabel, value, object.ResourceVersion)
+	return annotations.IdentityEnabled
 }

@@ -4,29 +4,20 @@
 package migrate
 
 import (
-	"path/filepath"
+	"io"
 	"slices"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
-	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
 )
 
-// readManifests reads the files of --filename, each once. Another file in a directory, such
-// as a template, is noted.
+// readManifests reads the files of --filename. Another file in a directory, such as a template, is
+// noted.
 func (k *migrateCommand) readManifests() (stock []*Object, err error) {
-	seen := map[string]bool{}
-	err = k.EachText(k.In, command.MaxManifestBytes, func(name string, text []byte) error {
-		given := name == command.StandardInput || slices.Contains(k.Files.Filenames, name)
-		if name = filepath.Clean(name); seen[name] {
-			return nil
-		}
-		seen[name] = true
-		objects, err := ReadManifest(name, text)
-		if err != nil && !given {
+	err = k.EachFile(k.In, func(name string, r io.Reader) error {
+		objects, err := ReadManifest(name, r)
+		if err != nil && name != command.StandardInput && !slices.Contains(k.Files.Filenames, name) {
 			k.Note("not read: %v", err)
 			return nil
 		}
@@ -38,33 +29,14 @@ func (k *migrateCommand) readManifests() (stock []*Object, err error) {
 
 // ReadManifest returns the objects that matter in a file with YAML or JSON. Documents that are not
 // objects of Kubernetes are left out.
-func ReadManifest(name string, text []byte) (objects []*Object, err error) {
-	err = command.EachDocument(name, text, func(_, document []byte) error {
-		var fields any
-		if err := utiljson.Unmarshal(document, &fields); err != nil {
-			return err
+func ReadManifest(name string, r io.Reader) (objects []*Object, err error) {
+	err = command.EachManifest(name, r, func(u *unstructured.Unstructured) error {
+		o, err := Read(u)
+		if o != nil {
+			o.Source = name
+			objects = append(objects, o)
 		}
-		return add(&objects, name, fields)
+		return err
 	})
 	return objects, err
-}
-
-// add adds an object, or the objects of a list.
-func add(objects *[]*Object, name string, value any) error {
-	fields, _ := value.(map[string]any)
-	u := &unstructured.Unstructured{Object: fields}
-	if u.GetKind() == "" || u.GetAPIVersion() == "" {
-		return nil
-	}
-	if strings.HasSuffix(u.GetKind(), "List") && u.IsList() {
-		return u.EachListItem(func(item runtime.Object) error {
-			return add(objects, name, item.(*unstructured.Unstructured).Object)
-		})
-	}
-	o, err := Read(u)
-	if o != nil {
-		o.Source = name
-		*objects = append(*objects, o)
-	}
-	return err
 }

@@ -121,27 +121,32 @@ func New(stock []*Object, o *Options) *Plan {
 		p.index(object)
 	}
 	for _, object := range stock {
-		switch object.Kind {
-		case kindServiceAccount.Kind:
-			p.serviceAccount(object)
-		case kindWebhooks.Kind:
-			p.webhooks(object)
-		case kindConfigMap.Kind:
-			if eks := p.from("eks"); eks != nil {
-				p.mappings(object, eks)
-			}
-		default:
-			p.pod(object)
-		}
-		for _, from := range p.From {
-			p.settings(object, from)
-		}
+		p.object(object)
 	}
 	for _, key := range slices.Sorted(maps.Keys(p.lacking)) {
 		why := fmt.Sprintf("The cluster must have a default. ServiceAccounts without a value of their own: %d.", p.lacking[key])
 		p.item(nil, annotations.Prefix+key, peer.Setting, "config."+settingOf[key], why)
 	}
 	return p.plan
+}
+
+// object plans for one object.
+func (p *planner) object(o *Object) {
+	switch o.Kind {
+	case kindServiceAccount.Kind:
+		p.serviceAccount(o)
+	case kindWebhooks.Kind:
+		p.webhooks(o)
+	case kindConfigMap.Kind:
+		if eks := p.from("eks"); eks != nil {
+			p.mappings(o, eks)
+		}
+	default:
+		p.pod(o)
+	}
+	for _, from := range p.From {
+		p.settings(o, from)
+	}
 }
 
 // settingOf has the setting for an annotation that a ServiceAccount may leave to the
@@ -198,7 +203,7 @@ func (p *planner) from(name string) *peer.Peer {
 
 // accountOf returns the namespace and name of a pod's ServiceAccount.
 func accountOf(o *Object) string {
-	return o.Namespace + "/" + o.Pod.Spec.ServiceAccountName
+	return o.Namespace + "/" + o.Pod.ServiceAccount
 }
 
 // index notes the facts that other objects depend on.

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
 
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
@@ -22,50 +23,51 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/mutate/injected"
 )
 
-// maxStock is how many objects are kept of a cluster.
-const maxStock = 500_000
-
 // cluster plans for a cluster, and writes the ServiceAccounts if that is wanted.
 func (k *migrateCommand) cluster(ctx context.Context, o *Options) (*migration, error) {
-	var err error
-	if k.namespace, err = k.Scope(k.All); err != nil {
-		return nil, err
-	}
-	if _, k.client, err = k.Clients(); err != nil {
-		return nil, err
-	}
-	stock, err := k.stock(ctx)
+	namespace, err := k.Scope(k.All)
 	if err != nil {
 		return nil, err
 	}
-	result := &migration{Plan: New(stock, o), inCluster: true, written: k.write, namespace: k.namespace}
+	_, client, err := k.Clients()
+	if err != nil {
+		return nil, err
+	}
+	stock, err := k.stock(ctx, client, namespace)
+	if err != nil {
+		return nil, err
+	}
+	result := &migration{Plan: New(stock, o), inCluster: true, written: k.write, namespace: namespace}
 	result.Changes = len(result.Plan.Changes)
 	if k.write {
-		k.writeServiceAccounts(ctx, result)
+		k.writeServiceAccounts(ctx, client, result)
 	}
 	return result, nil
 }
 
-// listing is a list to read. name selects one object; empty for all.
-type listing struct {
-	schema.GroupVersionResource
-	name string
-}
-
-// stock reads the objects that matter in a cluster. Webhook configurations are left out if the
-// user may not read them.
-func (k *migrateCommand) stock(ctx context.Context) (stock []*Object, err error) {
-	lists := []listing{{GroupVersionResource: command.CoreResource("serviceaccounts")}}
+// stock reads the objects that matter in a namespace, or in all if it is empty. Webhook configurations
+// are left out if the user may not read them.
+func (k *migrateCommand) stock(ctx context.Context, client dynamic.Interface, namespace string) (stock []*Object, err error) {
+	type list struct {
+		schema.GroupVersionResource
+		name string // of one object, or empty for all
+	}
+	lists := []list{{command.CoreResource("serviceaccounts"), ""}}
 	for _, kind := range cluster.Kinds() {
-		lists = append(lists, listing{GroupVersionResource: kind.Resource})
+		lists = append(lists, list{kind.Resource, ""})
 	}
 	for _, p := range peer.All() {
 		if p.ConfigMap != "" {
-			lists = append(lists, listing{command.CoreResource("configmaps"), p.ConfigMap})
+			lists = append(lists, list{command.CoreResource("configmaps"), p.ConfigMap})
 		}
 	}
-	if stock, err = k.list(ctx, lists...); err != nil {
-		return nil, err
+	for _, l := range lists {
+		done := k.Progress("reading " + l.Resource)
+		objects, err := readObjects(ctx, client.Resource(l.GroupVersionResource).Namespace(namespace), l.name, k.settings)
+		if done(); err != nil {
+			return nil, fmt.Errorf("list %s: %w", l.Resource, err)
+		}
+		stock = append(stock, objects...)
 	}
 	survey, err := k.Survey()
 	if err != nil {
@@ -82,51 +84,32 @@ func (k *migrateCommand) stock(ctx context.Context) (stock []*Object, err error)
 	return stock, err
 }
 
-// list returns the objects that matter in lists. The objects have no additions of Lanyard.
-func (k *migrateCommand) list(ctx context.Context, lists ...listing) (stock []*Object, err error) {
-	for _, l := range lists {
-		done := k.Progress("reading " + l.Resource)
-		err := k.each(ctx, l, func(u *unstructured.Unstructured) error {
-			if len(stock) == maxStock {
-				return fmt.Errorf("got more than %d objects: migrate one namespace after the other", maxStock)
-			}
-			var err error
-			if u.GetAnnotations()[annotations.Injected] != "" { // which a template has rarely, and most objects are templates
-				err = injected.Remove(u.Object, k.settings, false)
-			}
-			if err != nil {
-				return err
-			}
-			o, err := Read(u)
-			if o != nil {
-				stock = append(stock, o)
-			}
-			return err
-		})
-		done()
-		if err != nil {
-			return nil, err
-		}
-	}
-	return stock, nil
-}
-
 // pageSize is how many objects are read at once: a whole object in this form takes about 50 KiB, and two pages are in memory.
 const pageSize = 50
 
-// each calls do for each object of a list.
-func (k *migrateCommand) each(ctx context.Context, l listing, do func(*unstructured.Unstructured) error) error {
-	list := func(ctx context.Context, options metav1.ListOptions) (*unstructured.UnstructuredList, error) {
+// readObjects reads what matters of the objects with this name, or of all if it is empty, without the
+// additions of Lanyard.
+func readObjects(ctx context.Context, resource dynamic.ResourceInterface, name string, s *annotations.Settings) (objects []*Object, err error) {
+	page := func(ctx context.Context, options metav1.ListOptions) (*unstructured.UnstructuredList, error) {
 		options.Limit = pageSize
-		if l.name != "" {
-			options.FieldSelector = "metadata.name=" + l.name
+		if name != "" {
+			options.FieldSelector = "metadata.name=" + name
 		}
-		return k.client.Resource(l.GroupVersionResource).Namespace(k.namespace).List(ctx, options)
+		return resource.List(ctx, options)
 	}
-	if err := command.EachObject(ctx, list, do); err != nil {
-		return fmt.Errorf("list %s: %w", l.Resource, err)
-	}
-	return nil
+	err = command.EachObject(ctx, page, func(u *unstructured.Unstructured) error {
+		if u.GetAnnotations()[annotations.Injected] != "" { // which a template has rarely, and most objects are templates
+			if err := injected.Remove(u.Object, s, false); err != nil {
+				return err
+			}
+		}
+		o, err := Read(u)
+		if o != nil {
+			objects = append(objects, o)
+		}
+		return err
+	})
+	return objects, err
 }
 
 // countEvery is the interval in which a long step reports its progress. Unlike
@@ -135,7 +118,7 @@ const countEvery = 100
 
 // writeServiceAccounts writes the changes: all of them as a dry run first, so that
 // nothing is written if one would be denied.
-func (k *migrateCommand) writeServiceAccounts(ctx context.Context, result *migration) {
+func (k *migrateCommand) writeServiceAccounts(ctx context.Context, client dynamic.Interface, result *migration) {
 	for _, step := range []struct {
 		what   string
 		dryRun []string
@@ -145,8 +128,9 @@ func (k *migrateCommand) writeServiceAccounts(ctx context.Context, result *migra
 			if result.Changes >= countEvery && i%countEvery == 0 {
 				k.Note("%s %d of %d ServiceAccounts ...", step.what, i, result.Changes)
 			}
-			if err := k.patch(ctx, c, step.dryRun); err != nil {
-				result.Errors = append(result.Errors, fmt.Sprintf("%s in the namespace %s: %v", c.Object.Reference(), c.Object.Namespace, err))
+			o := c.Object
+			if _, err := patch(ctx, client, o.Namespace, o.Name, o.version, "annotations", c.values(), step.dryRun); err != nil {
+				result.Errors = append(result.Errors, fmt.Sprintf("%s in the namespace %s: %v", o.Reference(), o.Namespace, err))
 			} else if step.dryRun == nil {
 				result.Written++
 			}
@@ -160,25 +144,8 @@ func (k *migrateCommand) writeServiceAccounts(ctx context.Context, result *migra
 	}
 }
 
-// patchTimeout is how long a write may take: the webhook may not respond.
-const patchTimeout = 30 * time.Second
-
-// patch makes a change.
-func (k *migrateCommand) patch(ctx context.Context, c *Change, dryRun []string) error {
-	patch, err := annotationPatch(c)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, patchTimeout)
-	defer cancel()
-	_, err = k.client.Resource(command.CoreResource("serviceaccounts")).Namespace(c.Object.Namespace).
-		Patch(ctx, c.Object.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "lanyard", DryRun: dryRun})
-	return err
-}
-
-// annotationPatch returns a merge patch that makes a change, unless the object has
-// changed since it was read.
-func annotationPatch(c *Change) ([]byte, error) {
+// values returns the annotations of a patch: nil for those to remove.
+func (c *Change) values() map[string]any {
 	values := map[string]any{}
 	for key, value := range c.Set {
 		values[key] = value
@@ -186,5 +153,21 @@ func annotationPatch(c *Change) ([]byte, error) {
 	for _, key := range c.Remove {
 		values[key] = nil
 	}
-	return json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": c.Object.version, "annotations": values}})
+	return values
+}
+
+// patchTimeout is how long a write may take: the webhook may not respond.
+const patchTimeout = 30 * time.Second
+
+// patch changes the labels or annotations of a ServiceAccount, and removes those that are nil. It fails
+// if the ServiceAccount is not of this version any more: it may not need the change.
+func patch(ctx context.Context, client dynamic.Interface, namespace, name, version, field string, values map[string]any, dryRun []string) (*unstructured.Unstructured, error) {
+	text, err := json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": version, field: values}})
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, patchTimeout)
+	defer cancel()
+	return client.Resource(command.CoreResource("serviceaccounts")).Namespace(namespace).
+		Patch(ctx, name, types.MergePatchType, text, metav1.PatchOptions{FieldManager: "lanyard", DryRun: dryRun})
 }

@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"k8s.io/client-go/dynamic"
 	"sigs.k8s.io/yaml"
 
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
@@ -31,16 +30,13 @@ type migrateCommand struct {
 	write, remove bool
 
 	settings *annotations.Settings
-	// client and namespace select the objects of a cluster, in all namespaces if namespace is empty.
-	client    dynamic.Interface
-	namespace string
 }
 
 // NewCommand returns the command migrate.
 func NewCommand(c *command.CLI) *cobra.Command {
 	k := &migrateCommand{CLI: c}
 	k.Files.Recursive = true
-	cmd := command.New(migrateHelp, cobra.NoArgs, func(cmd *cobra.Command, _ []string) error { return k.run(cmd.Context()) })
+	cmd := command.New(migrateHelp, cobra.NoArgs, func(cmd *cobra.Command, _ []string) error { return k.run(cmd) })
 	k.Output.AddFlag(cmd, "Migration")
 	k.AddConfig(cmd)
 	command.AddAllNamespaces(cmd, &k.All)
@@ -69,8 +65,12 @@ type migration struct {
 	namespace string
 }
 
-func (k *migrateCommand) run(ctx context.Context) error {
-	if err := k.check(); err != nil {
+func (k *migrateCommand) run(cmd *cobra.Command) error {
+	if len(k.from) == 0 {
+		return command.Usagef("--from is missing: name one or more of %s", strings.Join(peer.Names(), ", "))
+	}
+	// The others are about the ServiceAccounts of a cluster.
+	if err := command.Exclusive(cmd, "filename", "all-namespaces", "write", "remove"); err != nil {
 		return err
 	}
 	peers, err := peer.Named(k.from)
@@ -80,7 +80,7 @@ func (k *migrateCommand) run(ctx context.Context) error {
 	if len(k.Files.Filenames) > 0 {
 		k.settings, err = k.FileSettings()
 	} else {
-		k.settings, err = k.Settings(ctx)
+		k.settings, err = k.Settings(cmd.Context())
 	}
 	if err != nil {
 		return err
@@ -92,7 +92,7 @@ func (k *migrateCommand) run(ctx context.Context) error {
 	if following, _ := options.following(); options.Cluster && k.remove && len(following) > 0 {
 		return fmt.Errorf("--remove: Lanyard adopts the annotations of %s, and would remove its own with them: remove %[1]s from config.adopt first", following[0].Name)
 	}
-	result, err := k.plan(ctx, options)
+	result, err := k.plan(cmd.Context(), options)
 	if err != nil {
 		return err
 	}
@@ -113,19 +113,6 @@ func (k *migrateCommand) plan(ctx context.Context, o *Options) (*migration, erro
 	}
 	plan := New(stock, o)
 	return &migration{Plan: plan, Changes: len(plan.Changes)}, nil
-}
-
-// check checks that the flags fit together.
-func (k *migrateCommand) check() error {
-	switch files := len(k.Files.Filenames) > 0; {
-	case len(k.from) == 0:
-		return command.Usagef("--from: got none, want one or more of %s", strings.Join(peer.Names(), ", "))
-	case files && k.All:
-		return command.Usagef("--all-namespaces: got it with --filename, want one of them")
-	case files && (k.write || k.remove):
-		return command.Usagef("--write and --remove: got one with --filename, want a cluster: they change ServiceAccounts")
-	}
-	return nil
 }
 
 // nameOf names the object of an item.
@@ -182,20 +169,17 @@ func (m *migration) Print(p *command.Page) {
 }
 
 // styles maps the results of a plan to styles.
-var styles = map[string]string{
-	string(peer.Translated): command.Good, string(peer.Manual): command.Warn, string(peer.Unsupported): command.Bad, string(peer.NothingToDo): command.Faint,
+var styles = map[peer.Result]string{
+	peer.Translated: command.Good, peer.Manual: command.Warn, peer.Unsupported: command.Bad, peer.NothingToDo: command.Faint,
 }
 
 // printItem writes an item below the name of its object.
 func printItem(p *command.Page, item *Item) {
-	line, becomes := item.Found+": "+p.Style(styles[string(item.Result)], string(item.Result)), item.Becomes
-	if whole := line + ", " + becomes; becomes != "" && (p.Width == 0 || command.Cells(whole) <= p.Width-2) {
-		line, becomes = whole, ""
+	line := item.Found + ": " + p.Style(styles[item.Result], string(item.Result))
+	if item.Becomes != "" {
+		line += ", " + item.Becomes
 	}
 	p.Text(2, "", line)
-	if becomes != "" {
-		p.Text(4, "", becomes)
-	}
 	if item.Why != "" {
 		p.Text(4, command.Faint, item.Why)
 	}

@@ -60,7 +60,7 @@ func (t *podPlan) peer(from *peer.Peer) {
 		}
 	}
 	t.variables(from)
-	for _, key := range slices.Sorted(maps.Keys(t.Pod.Spec.NodeSelector)) {
+	for _, key := range slices.Sorted(maps.Keys(t.Pod.NodeSelector)) {
 		if in := from.Input(peer.OnPodField, key); in != nil {
 			t.row(t.Object, "nodeSelector "+key, in)
 		}
@@ -71,7 +71,7 @@ func (t *podPlan) peer(from *peer.Peer) {
 // variables plans for the variables of containers, except those that the peer wrote, and those that
 // point to the copy of the token.
 func (t *podPlan) variables(from *peer.Peer) {
-	for _, c := range t.Pod.containers() {
+	for _, c := range t.Pod.Containers {
 		if slices.Contains(from.Containers, c.Name) {
 			continue
 		}
@@ -167,7 +167,7 @@ func (t *podPlan) lifetime(from *peer.Peer, in *peer.Input, key, value string) {
 
 // azureLabel plans for the label of Azure. Its effect depends on the ServiceAccount.
 func (t *podPlan) azureLabel(from *peer.Peer, in *peer.Input) {
-	account := t.Pod.Spec.ServiceAccountName
+	account := t.Pod.ServiceAccount
 	asks := func(o *Object) bool {
 		return o.Annotations[azureClient] != "" || strings.Contains(o.Annotations[annotations.Tokens], "azure")
 	}
@@ -197,7 +197,7 @@ func (t *podPlan) unlabelled() {
 	if slices.ContainsFunc(t.serviceAccounts, hasClient) {
 		t.item(t.Object, "no label "+azureUse, peer.Manual, annotations.Inject,
 			fmt.Sprintf("The pods of the ServiceAccount %s get credentials from now on. Set it to %q for those that must not.",
-				pod.Spec.ServiceAccountName, annotations.OptOut))
+				pod.ServiceAccount, annotations.OptOut))
 	}
 }
 

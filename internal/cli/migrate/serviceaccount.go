@@ -78,9 +78,6 @@ func (p *planner) inputOf(o *Object) map[string]string {
 
 func isAudience(key string) bool { return strings.HasSuffix(key, "/audience") }
 
-// isOwn reports whether an annotation is Lanyard's.
-func (p *planner) isOwn(key string) bool { return strings.HasPrefix(key, annotations.Prefix) }
-
 // adopt translates as the webhook does, but removes no annotation of Lanyard's: the annotations
 // of the peer may be gone because Lanyard's have taken their place.
 func (a *account) adopt() {
@@ -89,7 +86,7 @@ func (a *account) adopt() {
 	// The items report each overridden annotation.
 	a.findings = slices.DeleteFunc(adoption.Findings, func(f peer.Finding) bool { return f.ByHand })
 	a.after = maps.Clone(a.input)
-	maps.DeleteFunc(a.after, func(key, _ string) bool { return !a.isOwn(key) })
+	maps.DeleteFunc(a.after, func(key, _ string) bool { return !strings.HasPrefix(key, annotations.Prefix) })
 	maps.Copy(a.after, adoption.Set)
 	delete(a.after, annotations.Adopted)
 	if record := a.record(); record != "" {

@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -18,9 +17,11 @@ import (
 
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/peer"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
-// Object is the part of an object that a peer reads.
+// Object is the part of an object that a peer reads. A large cluster has very many objects, so nothing
+// else is kept.
 type Object struct {
 	Kind, Namespace, Name string
 	// Owned reports whether another object made it. Only a pod that uses an agent is then in the
@@ -28,7 +29,7 @@ type Object struct {
 	Owned bool
 	// Source is the name of the object's file, if any.
 	Source string
-	// Labels and Annotations are the object's own.
+	// Labels and Annotations are those of a ServiceAccount.
 	Labels, Annotations map[string]string
 	// Pod is the pod template, or nil if the object makes no pods.
 	Pod *Pod
@@ -41,8 +42,47 @@ type Object struct {
 	version string
 }
 
-// Pod is a pod template, or a pod.
-type Pod struct{ corev1.PodTemplateSpec }
+// Pod is the part of a pod template, or of a pod, that a peer reads.
+type Pod struct {
+	podMetadata `json:"metadata"`
+	podSpec     `json:"spec"`
+
+	ServiceAccount string `json:"-"`
+}
+
+type podMetadata struct {
+	Labels      map[string]string `json:"labels"`
+	Annotations map[string]string `json:"annotations"`
+}
+
+type podSpec struct {
+	NodeSelector map[string]string `json:"nodeSelector"`
+	Volumes      []Volume          `json:"volumes"`
+	// Containers are the containers and init containers that have a variable that a peer reads, or run
+	// the program of a peer.
+	Containers     []Container `json:"containers"`
+	InitContainers []Container `json:"initContainers"`
+}
+
+// Volume is a volume of a pod.
+type Volume struct {
+	Name string `json:"name"`
+}
+
+// Container is the part of a container that a peer reads.
+type Container struct {
+	Name    string     `json:"name"`
+	Image   string     `json:"image"`
+	Command []string   `json:"command"`
+	Args    []string   `json:"args"`
+	Env     []Variable `json:"env"`
+}
+
+// Variable is a variable of a container. Value is empty if it comes from elsewhere.
+type Variable struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+}
 
 // Reference names the object for people.
 func (o *Object) Reference() string { return strings.ToLower(o.Kind) + "/" + o.Name }
@@ -59,21 +99,19 @@ var (
 // maker does not show that.
 func Read(u *unstructured.Unstructured) (*Object, error) {
 	group := u.GroupVersionKind().GroupKind()
-	o := &Object{
-		Kind: group.Kind, Namespace: u.GetNamespace(), Name: u.GetName(), version: u.GetResourceVersion(),
-		Labels: u.GetLabels(), Annotations: u.GetAnnotations(),
-	}
+	o := &Object{Kind: group.Kind, Namespace: u.GetNamespace(), Name: u.GetName(), version: u.GetResourceVersion()}
 	kind, isWorkload := cluster.ByGroupKind(group)
 	var err error
 	switch {
 	case isWorkload:
-		if o.Owned = ownerOf(u) != nil; o.Owned && kind.Kind != "Pod" {
+		if o.Owned = isOwned(u); o.Owned && kind.Kind != "Pod" {
 			return nil, nil
 		}
-		if o.Pod, err = readPod(&kind, u); o.Owned && err == nil && !slices.ContainsFunc(peer.All(), o.usesAgent) {
+		if o.Pod, err = readPod(u); o.Owned && err == nil && !slices.ContainsFunc(peer.All(), o.usesAgent) {
 			return nil, nil
 		}
 	case group == kindServiceAccount:
+		o.Labels, o.Annotations = kept(u.GetLabels(), peer.OnServiceAccountLabel), kept(u.GetAnnotations(), peer.OnServiceAccount)
 	case group == kindConfigMap && o.Name != "" && slices.ContainsFunc(peer.All(), func(p *peer.Peer) bool { return p.ConfigMap == o.Name }):
 		o.Data, _, err = unstructured.NestedStringMap(u.Object, "data")
 	case group == kindWebhooks:
@@ -89,57 +127,64 @@ func Read(u *unstructured.Unstructured) (*Object, error) {
 	return o, nil
 }
 
-// ownerOf returns the owner of an object, if the owner is of a kind that makes pods.
-func ownerOf(object metav1.Object) *metav1.OwnerReference {
-	if owner := metav1.GetControllerOf(object); owner != nil {
-		if _, known := cluster.ByOwner(owner); known {
-			return owner
-		}
+// isOwned reports whether an object of a kind that makes pods controls the object.
+func isOwned(object metav1.Object) bool {
+	owner := metav1.GetControllerOf(object)
+	if owner == nil {
+		return false
 	}
-	return nil
+	_, known := cluster.ByOwner(owner)
+	return known
 }
 
 // readPod reads the pod template of a workload.
-func readPod(kind *cluster.Kind, u *unstructured.Unstructured) (*Pod, error) {
-	pod, template := &Pod{}, u.Object
-	if len(kind.Template) > 0 {
-		found, _, _ := unstructured.NestedFieldNoCopy(u.Object, kind.Template...)
-		template, _ = found.(map[string]any)
+func readPod(u *unstructured.Unstructured) (*Pod, error) {
+	var fields map[string]any
+	if path, found := cluster.TemplatePath(u); found {
+		template, _, _ := unstructured.NestedFieldNoCopy(u.Object, path...)
+		fields, _ = template.(map[string]any)
 	}
-	err := runtime.DefaultUnstructuredConverter.FromUnstructured(template, &pod.PodTemplateSpec)
-	pod.Spec.ServiceAccountName = cluster.ServiceAccountOf(u)
-	forget(pod.Spec.InitContainers)
-	forget(pod.Spec.Containers)
+	pod := new(Pod)
+	err := runtime.DefaultUnstructuredConverter.FromUnstructured(fields, pod)
+	pod.ServiceAccount, pod.Labels, pod.NodeSelector = cluster.ServiceAccountOf(u), kept(pod.Labels, peer.OnPodLabel), kept(pod.NodeSelector, peer.OnPodField)
+	pod.Annotations = kept(pod.Annotations, peer.OnPod, peer.OnServiceAccount) // which a peer copies to its pods
+	var matter []Container
+	for _, c := range slices.Concat(pod.InitContainers, pod.Containers) {
+		isProgram := slices.ContainsFunc(peer.All(), func(p *peer.Peer) bool { return p.Runs(c.Image, c.Command) })
+		env := slices.DeleteFunc(c.Env, func(v Variable) bool {
+			return !isProgram && !slices.ContainsFunc(peer.All(), func(p *peer.Peer) bool {
+				return p.Input(peer.InContainer, v.Name) != nil || p.Input(peer.InRunningPod, v.Name) != nil
+			})
+		})
+		if c.Env = slices.Clone(env); isProgram || len(env) > 0 {
+			matter = append(matter, c)
+		}
+	}
+	pod.Containers, pod.InitContainers = matter, nil
 	return pod, err
 }
 
-// forget drops the variables that no peer reads: a large cluster has very many.
-func forget(containers []corev1.Container) {
-	for i := range containers {
-		c, all := &containers[i], containers[i].Env
-		c.Env = nil
-		for _, v := range all {
-			if slices.ContainsFunc(peer.All(), func(p *peer.Peer) bool {
-				return p.Runs(c.Image, c.Command) || p.Input(peer.InContainer, v.Name) != nil || p.Input(peer.InRunningPod, v.Name) != nil
-			}) {
-				c.Env = append(c.Env, v)
-			}
-		}
+// kept returns the values whose keys Lanyard or a peer reads, or nil if there are none.
+func kept(values map[string]string, places ...peer.Place) map[string]string {
+	maps.DeleteFunc(values, func(key, _ string) bool {
+		isOurs := strings.HasPrefix(key, annotations.Prefix) && key != annotations.IdentityLabel // which the webhook sets
+		return !isOurs && !slices.ContainsFunc(peer.All(), func(p *peer.Peer) bool {
+			return slices.ContainsFunc(places, func(place peer.Place) bool { return p.Concerns(place, map[string]string{key: ""}) })
+		})
+	})
+	if len(values) == 0 {
+		return nil
 	}
-}
-
-// containers returns the containers of which a peer reads the variables.
-func (p *Pod) containers() []corev1.Container {
-	return slices.Concat(p.Spec.InitContainers, p.Spec.Containers)
+	return values
 }
 
 // usesAgent reports whether it is a pod to which the peer gave a token for an agent on the node,
 // from which its programs get their credentials.
 func (o *Object) usesAgent(from *peer.Peer) bool {
 	return o.Kind == "Pod" &&
-		slices.ContainsFunc(o.Pod.Spec.Volumes, func(v corev1.Volume) bool { return slices.Contains(from.Volumes, v.Name) }) &&
-		slices.ContainsFunc(o.Pod.containers(), func(c corev1.Container) bool {
-			return slices.ContainsFunc(c.Env, func(v corev1.EnvVar) bool { return from.Input(peer.InRunningPod, v.Name) != nil })
+		slices.ContainsFunc(o.Pod.Volumes, func(v Volume) bool { return slices.Contains(from.Volumes, v.Name) }) &&
+		slices.ContainsFunc(o.Pod.Containers, func(c Container) bool {
+			return slices.ContainsFunc(c.Env, func(v Variable) bool { return from.Input(peer.InRunningPod, v.Name) != nil })
 		})
 }
 
@@ -163,7 +208,7 @@ func (o *Object) settings(from *peer.Peer) map[string]string {
 		return nil
 	}
 	values := map[string]string{}
-	for _, c := range o.Pod.containers() {
+	for _, c := range o.Pod.Containers {
 		if !from.Runs(c.Image, c.Command) {
 			continue
 		}

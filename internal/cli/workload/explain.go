@@ -424,7 +424,7 @@ var fixes = map[reason.Reason]string{
 var denials = map[Denier][2]string{
 	ByNoCall:     {"the API server cannot call Lanyard: ", ""},
 	ByFailedCall: {"", "Restore the webhook that the message names, or ask its owner. Lanyard did not deny the pod."},
-	ByOther:      {"", "Ask the owner of the webhook or policy that the message names. Lanyard did not deny the pod."},
+	ByOther:      {"", "Correct the pod template, or ask the owner of the policy, quota or webhook that the message names. Lanyard did not deny the pod."},
 }
 
 // denied returns the reason for the denial of a new pod.
@@ -539,9 +539,13 @@ func (in *input) leftOut(decision *mutate.Decision) NewPod {
 	if leavesNothing(decision) && in.Answer.Local != "" && !in.off {
 		return in.deniedByItsLists(decision)
 	}
-	n := fine(injected.LeftOut, decision.Reason, "no container of the pod gets credentials", "")
+	fix := ""
+	if len(decision.Findings) > 0 {
+		fix = decision.Findings[0].Fix
+	}
+	n := fine(injected.LeftOut, decision.Reason, "no container of the pod gets credentials", fix)
 	if leavesNothing(decision) {
-		n = problem(injected.LeftOut, decision.Reason, nothingLeft, decision.Findings[0].Fix)
+		n = problem(injected.LeftOut, decision.Reason, nothingLeft, fix)
 	}
 	n.Containers = in.containers(in.Sent, decision)
 	return n
@@ -744,7 +748,7 @@ const (
 // origin returns who injected the running pod.
 func (in *input) origin() origin {
 	switch {
-	case in.read(in.Live).OfOthers(in.Settings):
+	case in.read(in.Live).OfOthers():
 		return others
 	case in.Live.GetAnnotations()[annotations.Injected] == "":
 		return nowhere

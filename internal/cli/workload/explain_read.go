@@ -32,7 +32,7 @@ type explainer struct {
 // explainObject reads the objects, sends the dry runs, and explains the results.
 func explainObject(ctx context.Context, c *command.CLI, args []string) (*Explanation, error) {
 	// The user may have no right to read the object.
-	info, err := c.Object(&command.Selection{NamesOnly: true}, args)
+	info, err := c.Object(args)
 	if err != nil {
 		return nil, err
 	}
@@ -117,7 +117,8 @@ func (x *explainer) template(ctx context.Context, in *input) error {
 	if !found {
 		return command.Usagef("%s makes no pods: name a ServiceAccount, a pod or a workload such as a deployment", in.Object)
 	}
-	in.ServiceAccountName, in.Named = cluster.ServiceAccountOf(object), cluster.NamesServiceAccount(object)
+	in.ServiceAccountName = cluster.ServiceAccountOf(object)
+	in.Named = in.ServiceAccountName != cluster.DefaultServiceAccount
 	template := object
 	if len(path) > 0 {
 		x.known = &known{owner: object.GetUID()}

@@ -685,13 +685,24 @@ func TestAPodWithoutAContainerThatTakesPart(t *testing.T) {
 			in.Sent, in.Live, in.Probe, in.Answer = unstructuredOf(test.pod), test.pod, &Answer{}, test.answer
 			in.Answer.Pod = in.Sent
 			got := explain(in)
-			if got.New.Outcome != test.outcome || got.New.Reason != string(test.reason) || got.Problem() != test.problem || got.Live.State != injected.LeftOut {
+			if got.New.Outcome != test.outcome || got.New.Reason != string(test.reason) || got.New.Fix == "" || got.Problem() != test.problem || got.Live.State != injected.LeftOut {
 				t.Errorf("got %+v, %+v and problem %t, want %s, %s and problem %t", got.New, got.Live, got.Problem(), test.outcome, test.reason, test.problem)
 			}
 			if len(got.New.Containers) != 1 || len(got.New.Containers[0].Reasons) != 1 || got.New.Containers[0].Reasons[0].Reason != test.finding {
 				t.Errorf("got containers %+v, want %s", got.New.Containers, test.finding)
 			}
 		})
+	}
+}
+
+// Pod Security and quotas name no owner, and the user can correct the pod.
+func TestTheFixOfADenialByOthersIsForThePodToo(t *testing.T) {
+	t.Parallel()
+	in := newInput(t)
+	in.Answer = *denied(ByOther, `violates PodSecurity "restricted:latest"`)
+	const want = "Correct the pod template, or ask the owner of the policy, quota or webhook that the message names. Lanyard did not deny the pod."
+	if got := explain(in).New.Fix; got != want {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
 

@@ -182,7 +182,7 @@ func (p *pod) answered(answer *Answer, fresh *injected.Pod) error {
 		if err != nil {
 			return err
 		}
-		p.settle(live.Against(fresh, n.Settings))
+		p.settle(live.Against(fresh))
 		p.Problem, p.Local = "", answer.Local
 		if p.State == injected.Unknown && p.running.comparer != nil && !p.running.asks {
 			p.State = injected.None

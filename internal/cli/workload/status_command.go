@@ -74,7 +74,7 @@ func (k *statusCommand) run(ctx context.Context, args []string) (err error) {
 		return err
 	}
 	if len(args) > 0 {
-		infos, err := k.Objects(&command.Selection{NamesOnly: true, All: k.All}, args)
+		infos, err := k.Objects(k.All, args)
 		if err != nil {
 			return err
 		}

@@ -58,6 +58,12 @@ func checkRequest(r *http.Request) error {
 	if mediaType, _, err := mime.ParseMediaType(contentType); err != nil || mediaType != "application/json" {
 		return &statusError{http.StatusUnsupportedMediaType, fmt.Errorf("got Content-Type %q, want application/json", texts.Cut(contentType, texts.MaxShown))}
 	}
+	if r.ContentLength < 0 {
+		return &statusError{http.StatusLengthRequired, errors.New("got no Content-Length, want one")}
+	}
+	if r.ContentLength > MaxBodyBytes {
+		return &statusError{http.StatusRequestEntityTooLarge, fmt.Errorf("got a body of more than %d bytes", MaxBodyBytes)}
+	}
 	return nil
 }
 
@@ -76,12 +82,6 @@ func requestTimeout(r *http.Request) (time.Duration, error) {
 
 // readBody reads the body. Its error is a *statusError or errOverloaded.
 func (h *Handler[T]) readBody(ctx context.Context, m *memory[T], s *share, w http.ResponseWriter, r *http.Request) error {
-	if r.ContentLength < 0 {
-		return &statusError{http.StatusLengthRequired, errors.New("got no Content-Length, want one")}
-	}
-	if r.ContentLength > MaxBodyBytes {
-		return &statusError{http.StatusRequestEntityTooLarge, fmt.Errorf("got a body of more than %d bytes", MaxBodyBytes)}
-	}
 	connection := http.NewResponseController(w)
 	until, _ := ctx.Deadline()
 	readBy := time.Now().Add(bodyTimeout)

@@ -11,7 +11,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/webhook/bounds"
 )
 
-// The limits of a Budget. bounds.Stages adds them up.
+// The limits of a Budget. A test in bounds adds them up.
 const (
 	// usualBodyBytes is larger than nearly all bodies.
 	usualBodyBytes = bounds.UsualBody

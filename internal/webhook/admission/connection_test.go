@@ -97,6 +97,20 @@ func TestABodyShorterThanItsContentLengthIsRejected(t *testing.T) {
 	})
 }
 
+// Before it responds, net/http reads what is left of a body.
+func TestARejectedRequestDoesNotWaitForItsBody(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		conn := memnet.Dial(t, serve(t, newFixture(allow(untroubled)).handler), attacker)
+		start := time.Now()
+		_, _ = io.WriteString(conn, strings.Replace(head("10s", len(review)), "application/json", "text/plain", 1))
+		status, _ := readResponse(t, conn)
+		if took := time.Since(start); status != http.StatusUnsupportedMediaType || took > 2*time.Second {
+			t.Errorf("got status %d after %s, want 415 after at most 2 seconds", status, took)
+		}
+	})
+}
+
 // The deadlines of a review do not apply to the next one on its connection.
 func TestAConnectionOutlivesTheTimeOfALargeReview(t *testing.T) {
 	t.Parallel()

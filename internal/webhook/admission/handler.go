@@ -188,6 +188,8 @@ func (h *Handler[T]) reply(a *reply, w http.ResponseWriter, r *http.Request) {
 		err = checkRequest(r)
 	}
 	if err != nil {
+		// Otherwise net/http would wait for the body before it responds.
+		_ = http.NewResponseController(w).SetReadDeadline(time.Unix(0, 1))
 		h.reject(a, start, err)
 		return
 	}

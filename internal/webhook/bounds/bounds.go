@@ -59,58 +59,13 @@ const (
 	// handshake ends. A Go client sends a hello of 1.5 KB. The limit leaves room for four
 	// certificates of 2 KB and a header.
 	FirstBytes = 16 << 10
+	// FreshBytes is an upper bound for the memory of a connection until its handshake has
+	// ended.
+	FreshBytes = 288 << 10
 	// HandshakeTimeout limits the TLS handshake, and then reading the header of a request.
 	// An API server takes some milliseconds.
 	HandshakeTimeout = 2 * time.Second
 )
 
-// Estimates of memory that the pools do not count.
-const (
-	// idleBytes is the memory without any caller, mostly the program itself.
-	idleBytes = 15 << 20
-	// FreshBytes is an upper bound for a connection until its handshake has ended.
-	FreshBytes = 288 << 10
-	// usedBytes is the memory of a connection afterwards, for buffers, stacks and goroutines.
-	// plainBytes is that without TLS.
-	usedBytes, plainBytes = 40 << 10, 24 << 10
-	// readBytes is the memory of a live read: a goroutine and a request to the API server.
-	readBytes = 8 << 10
-	// decodedTimes is the ratio of the memory for decoding metadata to its size: the smallest
-	// owner references take 4.6 times their encoding, and a growing slice exists twice.
-	decodedTimes = 10
-)
-
 // CacheBytes returns the part of GOMEMLIMIT for cached ServiceAccounts.
 func CacheBytes(memory int64) int64 { return memory / 5 }
-
-// Stage is a stage of a request, or memory that is used without one.
-type Stage struct {
-	// HeldBy names the code that enforces the limit.
-	Name, HeldBy string
-	// Count is the maximum number at a time.
-	Count int
-	// Bytes is the memory of each.
-	Bytes int64
-}
-
-// Stages returns all stages of a program with this GOMEMLIMIT. A request is in one stage at a
-// time, so their sum is an upper bound of the program's memory.
-func Stages(memory int64) []Stage {
-	const connection = usedBytes + UsualBody
-	return []Stage{
-		{"without a caller", "", 1, idleBytes},
-		{"ServiceAccounts", "metadatacache.Options.MaxTotalBytes", 1, CacheBytes(memory)},
-		{"before the first request: the handshake and a header", "Connections.Fresh, FirstBytes, HandshakeTimeout", Reviews.Fresh, FreshBytes},
-		{"between requests, and with a usual body", "Connections.Open", Reviews.Open - Reviews.Fresh, connection},
-		{"after the connection was closed", "Connections.Ending, the request's context", Reviews.Ending, connection},
-		{"while a larger body arrives", "Pool of LargeBodies, bodyTimeout", 1, LargeBodies},
-		{"while a usual decision waits", "Pool of UsualDecisions, ?timeout=", 1, UsualDecisions},
-		{"while a larger decision waits", "Pool of LargeDecisions, ?timeout=", 1, LargeDecisions},
-		{"while a live read waits", "a handler waits for one; readTimeout", Reviews.Open + Reviews.Ending, readBytes},
-		{"while a ServiceAccount or Namespace is read", "Pool of Reads, UsualMetadata, readTimeout", 2 * Reads, readBytes + decodedTimes*UsualMetadata},
-		{"while large metadata is read", "a Pool of one turn, LargeMetadata, readTimeout", 2, decodedTimes * LargeMetadata},
-		{"while a response is written", "Pool of Responses, writeTimeout", 1, Responses},
-		{"before the first request of the metrics, if they have TLS", "as above", Others.Fresh, FreshBytes - plainBytes},
-		{"on the ports of metrics and probes", "Connections", 2 * (Others.Open + Others.Ending), plainBytes},
-	}
-}

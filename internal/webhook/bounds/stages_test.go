@@ -132,14 +132,8 @@ func reviews(t *testing.T, f *fleet) http.Handler {
 		t.Fatal(err)
 	}
 	client := apiServer{reads: &f.reads}
-	accounts, err := metadatacache.NewReader(injector.ServiceAccountCacheOptions(client, s))
-	if err != nil {
-		t.Fatal(err)
-	}
-	namespaces, err := metadatacache.NewReader(injector.NamespaceCacheOptions(client))
-	if err != nil {
-		t.Fatal(err)
-	}
+	accounts := metadatacache.New(injector.ServiceAccountCacheOptions(client))
+	namespaces := metadatacache.New(injector.NamespaceCacheOptions(client))
 	recorder, err := metrics.New(prometheus.NewRegistry())
 	if err != nil {
 		t.Fatal(err)

@@ -5,9 +5,6 @@ package httpserver
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -42,7 +39,6 @@ type Verifier struct {
 	log    logr.Logger
 	files  *Files
 	roots  atomic.Pointer[x509.CertPool]
-	probe  tls.Certificate
 
 	denied atomic.Int64 // callers since the last log line
 	lines  rate.Sometimes
@@ -57,15 +53,14 @@ func NewVerifier(caFile string, names []string, log logr.Logger) (*Verifier, err
 	if err := v.files.Load(); err != nil {
 		return nil, fmt.Errorf("read CA certificates of callers from %s: %w", caFile, err)
 	}
-	var err error
-	if v.probe, err = newProbeCertificate(); err != nil {
-		return nil, fmt.Errorf("create the probe's client certificate: %w", err)
-	}
 	return v, nil
 }
 
 // use takes the content of the CA file.
 func (v *Verifier) use(contents [][]byte) error {
+	if err := CheckPEM(contents[0]); err != nil {
+		return err
+	}
 	certificates, err := cert.ParseCertsPEM(contents[0])
 	if err != nil {
 		return err
@@ -116,9 +111,6 @@ func (v *Verifier) check(chain []*x509.Certificate) error {
 		return fmt.Errorf("got a chain of %d client certificates, want at most %d", len(chain), maxChain)
 	}
 	caller := chain[0]
-	if caller.Equal(v.probe.Leaf) {
-		return nil
-	}
 	intermediates := x509.NewCertPool()
 	for _, c := range chain[1:] {
 		intermediates.AddCert(c)
@@ -135,22 +127,4 @@ func (v *Verifier) check(chain []*x509.Certificate) error {
 		return fmt.Errorf("client certificate of %q: the name is not allowed", name)
 	}
 	return nil
-}
-
-// ProbeCertificate returns a client certificate that this Verifier accepts, for the program's
-// connections to itself. Its key is only in memory.
-func (v *Verifier) ProbeCertificate() tls.Certificate { return v.probe }
-
-// newProbeCertificate creates a certificate that is only compared and never verified, so its
-// expiry does not matter.
-func newProbeCertificate() (tls.Certificate, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return tls.Certificate{}, err
-	}
-	leaf, err := cert.NewSelfSignedCACert(cert.Config{CommonName: "probe"}, key)
-	if err != nil {
-		return tls.Certificate{}, err
-	}
-	return tls.Certificate{Certificate: [][]byte{leaf.Raw}, PrivateKey: key, Leaf: leaf}, nil
 }

@@ -80,3 +80,12 @@ func (f *Files) Start(ctx context.Context) error {
 	})
 	return nil
 }
+
+// CheckPEM returns an error if a PEM file ends within a block: a program may still be writing
+// it, and package pem ignores such a block.
+func CheckPEM(text []byte) error {
+	if begun, ended := bytes.Count(text, []byte("-----BEGIN ")), bytes.Count(text, []byte("-----END ")); begun != ended {
+		return fmt.Errorf("got %d beginnings and %d ends of PEM blocks, want as many of both", begun, ended)
+	}
+	return nil
+}

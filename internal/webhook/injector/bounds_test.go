@@ -18,7 +18,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/rawjson"
 	"github.com/lanyard-dev/lanyard/internal/webhook/admission"
 	"github.com/lanyard-dev/lanyard/internal/webhook/injector"
-	"github.com/lanyard-dev/lanyard/internal/webhook/metadatacache"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/mutate"
 	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
 	"github.com/lanyard-dev/lanyard/test/integration/abuse"
@@ -220,8 +220,8 @@ func TestAPodOfVeryManyContainersAllocatesLittle(t *testing.T) {
 // tooLarge is an account whose annotations were not kept.
 type tooLarge struct{}
 
-func (tooLarge) Get(context.Context, string, string) (metadatacache.Object, error) {
-	return metadatacache.Object{Annotations: map[string]string{}, TooLarge: 200000}, nil
+func (tooLarge) Get(_ context.Context, namespace, name string) (annotations.Object, error) {
+	return annotations.Object{Namespace: namespace, Name: name, TooLarge: 200000}, nil
 }
 
 func TestAnAccountWhoseAnnotationsWereNotKeptHasNoPods(t *testing.T) {
@@ -258,15 +258,5 @@ func TestAPodOfTheLongestValidIdentityIsInjected(t *testing.T) {
 	pods, _ := newPods(t, abuse.LongestIdentity())
 	if response := ask(t, pods, create([]byte(plainPod))); response.Reason != reason.Injected {
 		t.Errorf("got %s (%s), want %s", response.Reason, response.Message, reason.Injected)
-	}
-}
-
-// Users write annotations, and the memory is shared: a ServiceAccount that cannot be
-// valid takes no more of it than a number.
-func TestTheCacheKeepsOnlyValidSizes(t *testing.T) {
-	t.Parallel()
-	pods, _ := newPods(t, nil)
-	if got, want := injector.ServiceAccountCacheOptions(nil, pods.Settings).MaxBytes, pods.MaxServiceAccountBytes(); got != want {
-		t.Errorf("got a limit of %d bytes, want %d", got, want)
 	}
 }

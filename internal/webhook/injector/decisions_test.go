@@ -14,7 +14,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lanyard-dev/lanyard/internal/webhook/injector"
-	"github.com/lanyard-dev/lanyard/internal/webhook/metadatacache"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/test/support/decisions"
 	"github.com/lanyard-dev/lanyard/test/support/optionstest"
@@ -137,7 +136,7 @@ type labelled struct {
 }
 
 // Get implements injector.Getter.
-func (l labelled) Get(ctx context.Context, namespace, name string) (metadatacache.Object, error) {
+func (l labelled) Get(ctx context.Context, namespace, name string) (annotations.Object, error) {
 	object, err := l.Getter.Get(ctx, namespace, name)
 	object.Label = l.label
 	return object, err

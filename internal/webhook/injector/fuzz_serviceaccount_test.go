@@ -20,7 +20,6 @@ import (
 
 	"github.com/lanyard-dev/lanyard/internal/webhook/admission"
 	"github.com/lanyard-dev/lanyard/internal/webhook/injector"
-	"github.com/lanyard-dev/lanyard/internal/webhook/metadatacache"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
 )
@@ -112,8 +111,8 @@ func FuzzServiceAccount(f *testing.F) {
 // withoutPolicy has every namespace.
 type withoutPolicy struct{}
 
-func (withoutPolicy) Get(context.Context, string, string) (metadatacache.Object, error) {
-	return metadatacache.Object{}, nil
+func (withoutPolicy) Get(context.Context, string, string) (annotations.Object, error) {
+	return annotations.Object{}, nil
 }
 
 // admissionRequest contains the fields of an AdmissionRequest that the test reads.

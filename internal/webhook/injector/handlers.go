@@ -7,12 +7,8 @@ import (
 	"net/http"
 
 	"github.com/go-logr/logr"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/metadata"
 
 	"github.com/lanyard-dev/lanyard/internal/webhook/admission"
-	"github.com/lanyard-dev/lanyard/internal/webhook/metadatacache"
-	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 // The paths of the webhooks.
@@ -40,28 +36,5 @@ func Handlers(config Config, invalidator Invalidator, budget *admission.Budget, 
 			&ServiceAccountMutator{Settings: config.Settings, Invalidator: invalidator}, budget, recorder, log),
 		ValidateServiceAccountPath: admission.NewHandler(
 			&ServiceAccountValidator{Config: config, Invalidator: invalidator}, budget, recorder, log),
-	}
-}
-
-// ServiceAccountCacheOptions returns the options of a cache that keeps the parts
-// of ServiceAccounts that the handlers read. The caller may add limits and a recorder.
-func ServiceAccountCacheOptions(client metadata.Interface, s *annotations.Settings) metadatacache.Options {
-	return metadatacache.Options{
-		Client:   client,
-		Resource: schema.GroupVersionResource{Version: "v1", Resource: "serviceaccounts"},
-		Prefix:   annotations.Prefix,
-		Label:    annotations.IdentityLabel,
-		MaxBytes: s.MaxServiceAccountBytes(),
-	}
-}
-
-// NamespaceCacheOptions is like ServiceAccountCacheOptions for namespaces.
-func NamespaceCacheOptions(client metadata.Interface) metadatacache.Options {
-	return metadatacache.Options{
-		Client:   client,
-		Resource: schema.GroupVersionResource{Version: "v1", Resource: "namespaces"},
-		Prefix:   annotations.Prefix,
-		Label:    annotations.Inject,
-		MaxBytes: annotations.MaxNamespaceBytes,
 	}
 }

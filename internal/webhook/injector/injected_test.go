@@ -106,7 +106,7 @@ func holdsReadable(t *testing.T, s *annotations.Settings, result []byte, injecti
 	if diff := cmp.Diff(mounts, takePart); diff != "" {
 		t.Errorf("containers (-mounted +read):\n%s", diff)
 	}
-	if state := got.Against(got, s).State; state != injected.Current && (state != injected.Unknown || len(got.Providers) > 0) {
+	if state := got.Against(got).State; state != injected.Current && (state != injected.Unknown || len(got.Providers) > 0) {
 		t.Errorf("the pod compared with itself: got %s", state)
 	}
 }

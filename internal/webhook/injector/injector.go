@@ -11,7 +11,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/lanyard-dev/lanyard/internal/webhook/metadatacache"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
 )
@@ -19,7 +18,7 @@ import (
 // Getter gets the Lanyard annotations of an object. For a Namespace, namespace is empty. If
 // the object does not exist, the error satisfies apierrors.IsNotFound.
 type Getter interface {
-	Get(ctx context.Context, namespace, name string) (metadatacache.Object, error)
+	Get(ctx context.Context, namespace, name string) (annotations.Object, error)
 }
 
 // Config contains the values that every decision needs.
@@ -39,7 +38,7 @@ func (c *Config) serviceAccount(ctx context.Context, namespace, name string) (an
 	case err != nil:
 		return annotations.Object{}, &reason.Fault{Reason: reason.LookupFailed, Err: err}
 	}
-	return found(namespace, name, &object), nil
+	return object, nil
 }
 
 // namespace returns a Namespace. If it cannot be read, the error is a *reason.Error.
@@ -48,9 +47,5 @@ func (c *Config) namespace(ctx context.Context, name string) (annotations.Object
 	if err != nil {
 		return annotations.Object{}, &reason.Error{Reason: reason.LookupFailed, Err: fmt.Errorf("%w; try again when lanyard-webhook reaches the API server", err)}
 	}
-	return found("", name, &object), nil
-}
-
-func found(namespace, name string, o *metadatacache.Object) annotations.Object {
-	return annotations.Object{Namespace: namespace, Name: name, Annotations: o.Annotations, TooLarge: o.TooLarge, Label: o.Label}
+	return object, nil
 }

@@ -23,7 +23,6 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/provider"
 	"github.com/lanyard-dev/lanyard/internal/webhook/admission"
 	"github.com/lanyard-dev/lanyard/internal/webhook/injector"
-	"github.com/lanyard-dev/lanyard/internal/webhook/metadatacache"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
 )
@@ -51,21 +50,21 @@ func threeClouds() map[string]string {
 // objects are a cluster's annotations by namespace/name.
 type objects map[string]map[string]string
 
-func (o objects) Get(_ context.Context, namespace, name string) (metadatacache.Object, error) {
+func (o objects) Get(_ context.Context, namespace, name string) (annotations.Object, error) {
 	values, found := o[namespace+"/"+name]
 	if !found {
 		name = name[:min(len(name), 253)] // as the cache does
 		err := apierrors.NewNotFound(schema.GroupResource{Resource: "serviceaccounts"}, name)
-		return metadatacache.Object{}, fmt.Errorf("read serviceaccount %s/%s: %w", namespace, name, err)
+		return annotations.Object{}, fmt.Errorf("read serviceaccount %s/%s: %w", namespace, name, err)
 	}
-	return metadatacache.Object{Annotations: values}, nil
+	return annotations.Object{Namespace: namespace, Name: name, Annotations: values}, nil
 }
 
 // broken answers nothing.
 type broken struct{ err error }
 
-func (b broken) Get(context.Context, string, string) (metadatacache.Object, error) {
-	return metadatacache.Object{}, b.err
+func (b broken) Get(context.Context, string, string) (annotations.Object, error) {
+	return annotations.Object{}, b.err
 }
 
 // counted records the injections.

@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/lanyard-dev/lanyard/internal/webhook/admission"
-	"github.com/lanyard-dev/lanyard/internal/webhook/metadatacache"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
 )
 
@@ -98,7 +98,7 @@ type counting struct {
 	asked []string
 }
 
-func (c *counting) Get(ctx context.Context, namespace, name string) (metadatacache.Object, error) {
+func (c *counting) Get(ctx context.Context, namespace, name string) (annotations.Object, error) {
 	c.asked = append(c.asked, namespace+"/"+name)
 	return c.objects.Get(ctx, namespace, name)
 }

@@ -42,10 +42,7 @@ func newStalled(t *testing.T, values, labels map[string]string) *stalled {
 	t.Helper()
 	server := metadataapi.New(t, true, meta(values, labels))
 	pods, _ := newPods(t, nil)
-	cache, err := metadatacache.New(injector.ServiceAccountCacheOptions(server.ClientInBubble(), pods.Settings))
-	if err != nil {
-		t.Fatal(err)
-	}
+	cache := metadatacache.New(injector.ServiceAccountCacheOptions(server.ClientInBubble()))
 	go func() { _ = cache.Start(t.Context()) }()
 	synctest.Wait()
 	if !cache.HasSynced() {

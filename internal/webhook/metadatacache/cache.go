@@ -8,15 +8,24 @@ package metadatacache
 
 import (
 	"context"
+	"fmt"
 	"iter"
+	"runtime/debug"
+	"strings"
+	"sync"
 	"sync/atomic"
 
 	"github.com/go-logr/logr"
+	"golang.org/x/time/rate"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/lanyard-dev/lanyard/internal/texts"
+	"github.com/lanyard-dev/lanyard/internal/webhook/bounds"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 // Recorder counts calls of Cache.Get.
@@ -26,7 +35,7 @@ type Recorder interface {
 	RecordLookup(source, result string)
 }
 
-// Options configure a Reader or a Cache. Client, Resource and Prefix are required.
+// Options configure a Cache. Client and Resource are required.
 type Options struct {
 	// Client lists and watches the metadata of the objects.
 	Client metadata.Interface
@@ -35,12 +44,10 @@ type Options struct {
 	Reads metadata.Interface
 	// Resource is the resource to cache, in all namespaces.
 	Resource schema.GroupVersionResource
-	// Prefix is the prefix of the annotations to keep, such as "lanyard.dev/".
-	Prefix string
 	// Label is the key of the label to keep, or empty.
 	Label string
 	// MaxBytes limits the size of the kept annotations of one object, keys and values
-	// together. Zero means no limit. See Object.TooLarge and Reader.SetMaxBytes.
+	// together. Zero means no limit. See annotations.Object.TooLarge.
 	MaxBytes int
 
 	// MaxTotalBytes limits the memory of all objects of a Cache. Objects that do not
@@ -56,69 +63,96 @@ type Options struct {
 // Cache returns the Lanyard annotations of the objects of one resource. Start
 // fills it; the other methods may be called at any time and concurrently.
 type Cache struct {
-	*Reader
+	opts        Options
+	invalidated invalidations
 
-	synced   atomic.Bool
-	received atomic.Uint64         // objects that the watch received, for FreeMemory
-	incoming atomic.Pointer[store] // the objects of a list that is not complete
-	store    store
+	synced     atomic.Bool
+	incoming   atomic.Pointer[store] // the objects of a list that is not complete
+	store      store
+	reflector  *cache.Reflector
+	freeMemory func() // debug.FreeOSMemory, except in tests
 
-	reflector *cache.Reflector
+	// The live reads.
+	turns, large *bounds.Pool
+	rate         *rate.Limiter
+	mu           sync.Mutex
+	reads        map[readKey]*read // that callers wait for
 }
 
 // New returns an empty Cache: until Start has listed the objects, each Get is a
 // live read.
-func New(opts Options) (*Cache, error) {
-	reader, err := NewReader(opts)
-	if err != nil {
-		return nil, err
+func New(opts Options) *Cache {
+	if opts.Reads == nil {
+		opts.Reads = opts.Client
 	}
-	c := &Cache{Reader: reader, store: store{limit: opts.MaxTotalBytes}}
+	c := &Cache{
+		opts:  opts,
+		store: store{limit: opts.MaxTotalBytes}, freeMemory: debug.FreeOSMemory,
+		turns: bounds.NewPool(bounds.Reads, bounds.PendingReads, errNoTurn),
+		large: bounds.NewPool(1, bounds.Reads, errNoTurn),
+		rate:  rate.NewLimiter(readsPerSecond, readsBurst),
+		reads: map[readKey]*read{},
+	}
 	c.incoming.Store(&store{limit: opts.MaxTotalBytes})
 	c.reflector = c.newReflector()
-	return c, nil
+	return c
 }
 
 // HasSynced reports whether the cache has received a full list of the objects.
 func (c *Cache) HasSynced() bool { return c.synced.Load() }
 
-// All returns all cached objects by their names. The cache is locked while the
+// All returns all cached objects. The cache is locked while the
 // caller iterates: the loop must not call methods of the same Cache.
-func (c *Cache) All() iter.Seq2[types.NamespacedName, Object] { return c.store.all() }
+func (c *Cache) All() iter.Seq[annotations.Object] { return c.store.all() }
 
 // Bytes returns the memory that the objects take, and its limit, or 0 if there is none.
 func (c *Cache) Bytes() (used, limit int64) { return c.store.used(), c.store.limit }
 
-// Invalidate is like Reader.Invalidate.
+// Invalidate marks an object whose write is being admitted: the cache is out of date until it has
+// received the write. An admission webhook sees a write before it is stored, and the watch sees it
+// later. A cluster-scoped object has no namespace. The resource version is that of the object
+// before the write; it is empty for an object that is created.
+//
+// Other replicas learn of the write only from their own watch.
 func (c *Cache) Invalidate(namespace, name, resourceVersion string) {
 	if resourceVersion == "" {
 		// The object is created, so its event is later than all events so far.
 		resourceVersion = c.reflector.LastSyncResourceVersion()
 	}
-	c.Reader.Invalidate(namespace, name, resourceVersion)
+	if id := (types.NamespacedName{Namespace: namespace, Name: name}); canExist(id) {
+		c.invalidated.add(id, resourceVersion)
+	}
 }
 
-// Get returns the object from the cache. If the cache does not know the object, or
-// the object was invalidated, Get reads it like Reader.Get.
-func (c *Cache) Get(ctx context.Context, namespace, name string) (object Object, err error) {
+// Get returns the object from the cache. If the cache does not know the object, or the object
+// was invalidated, Get reads it from the API server. A cluster-scoped object has no namespace.
+// The error for an object that does not exist satisfies apierrors.IsNotFound; after any other
+// error nothing is known of the object, and the caller may try again.
+func (c *Cache) Get(ctx context.Context, namespace, name string) (annotations.Object, error) {
+	id := types.NamespacedName{Namespace: namespace, Name: name}
 	// The order matters: an invalidation ends after the store has received the write.
-	known := !c.Invalidated(namespace, name)
-	cached, stored := c.store.get(types.NamespacedName{Namespace: namespace, Name: name})
-	// The limit may have been raised since then.
-	known = known && stored && (cached.value().TooLarge == 0 || cached.TooLarge > int(c.maxBytes.Load()))
-	source, result := "cache", "found"
-	if known {
-		object = cached.value()
-	} else {
-		source = "live"
-		if object, err = c.Reader.Get(ctx, namespace, name); apierrors.IsNotFound(err) {
-			result = "not_found"
-		} else if err != nil {
-			result = "error"
-		}
+	invalid := c.invalidated.contains(id)
+	object, known := c.store.get(id)
+	if known && !invalid {
+		c.record("cache", "found")
+		return object, nil
 	}
+	object, err := c.read(ctx, id)
+	switch {
+	case apierrors.IsNotFound(err):
+		c.record("live", "not_found")
+	case err != nil:
+		c.record("live", "error")
+	default:
+		c.record("live", "found")
+		return object, nil
+	}
+	shown := strings.TrimPrefix(texts.Cut(namespace, texts.MaxName)+"/"+texts.Cut(name, texts.MaxName), "/")
+	return annotations.Object{}, fmt.Errorf("read %s %s: %w", c.opts.Resource.Resource, shown, err)
+}
+
+func (c *Cache) record(source, result string) {
 	if c.opts.Recorder != nil {
 		c.opts.Recorder.RecordLookup(source, result)
 	}
-	return object, err
 }

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -22,6 +21,7 @@ import (
 	"k8s.io/client-go/metadata"
 
 	"github.com/lanyard-dev/lanyard/internal/webhook/bounds"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 const (
@@ -97,15 +97,11 @@ func (r *recorder) RecordLookup(source, result string) {
 
 func newCache(t *testing.T, read reader, change ...func(*Options)) *Cache {
 	t.Helper()
-	opts := Options{Client: read, Resource: serviceAccounts, Prefix: prefix, Label: label}
+	opts := Options{Client: read, Resource: serviceAccounts, Label: label}
 	for _, set := range change {
 		set(&opts)
 	}
-	c, err := New(opts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
+	return New(opts)
 }
 
 // fill replaces the content of the cache with the objects.
@@ -120,33 +116,11 @@ func fill(t *testing.T, c *Cache, metas ...*metav1.PartialObjectMetadata) {
 	}
 }
 
-func TestNewRejectsInvalidOptions(t *testing.T) {
-	t.Parallel()
-	for name, tc := range map[string]struct {
-		change func(*Options)
-		want   string
-	}{
-		"a client is required":                                   {func(o *Options) { o.Client = nil }, "no client"},
-		"a resource is required":                                 {func(o *Options) { o.Resource = schema.GroupVersionResource{} }, "no resource"},
-		"an empty prefix would keep every key":                   {func(o *Options) { o.Prefix = "" }, `prefix: got ""`},
-		"a prefix without a slash would keep the keys of others": {func(o *Options) { o.Prefix = "lanyard.dev" }, `prefix: got "lanyard.dev"`},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			opts := Options{Client: reader(nil), Resource: serviceAccounts, Prefix: prefix}
-			tc.change(&opts)
-			if _, err := New(opts); err == nil || !strings.Contains(err.Error(), tc.want) {
-				t.Errorf("got error %v, want one with %q", err, tc.want)
-			}
-		})
-	}
-}
-
 func TestGetFromTheCache(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		meta *metav1.PartialObjectMetadata
-		want Object
+		want annotations.Object
 	}{
 		"a ServiceAccount without annotations is known": {
 			meta: serviceAccount("ns", "app"),
@@ -156,19 +130,19 @@ func TestGetFromTheCache(t *testing.T) {
 		},
 		"annotations with the prefix are kept by their full keys": {
 			meta: serviceAccount("ns", "app", roleARN, "r", "other", "x"),
-			want: Object{Annotations: map[string]string{roleARN: "r"}},
+			want: annotations.Object{Annotations: map[string]string{roleARN: "r"}},
 		},
 		"an empty value is a value": {
 			meta: serviceAccount("ns", "app", roleARN, ""),
-			want: Object{Annotations: map[string]string{roleARN: ""}},
+			want: annotations.Object{Annotations: map[string]string{roleARN: ""}},
 		},
 		"the value of the label is kept": {
 			meta: serviceAccount("ns", "app", roleARN, "r", label, "enabled"),
-			want: Object{Annotations: map[string]string{roleARN: "r"}, Label: "enabled"},
+			want: annotations.Object{Annotations: map[string]string{roleARN: "r"}, Label: "enabled"},
 		},
 		"the label is kept without an annotation": {
 			meta: serviceAccount("ns", "app", label, "enabled"),
-			want: Object{Label: "enabled"},
+			want: annotations.Object{Label: "enabled"},
 		},
 		"another label is not kept": {
 			meta: &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
@@ -177,7 +151,7 @@ func TestGetFromTheCache(t *testing.T) {
 		},
 		"a cluster-scoped object has no namespace": {
 			meta: serviceAccount("", "app", prefix+"allowed-identities", "*"),
-			want: Object{Annotations: map[string]string{prefix + "allowed-identities": "*"}},
+			want: annotations.Object{Annotations: map[string]string{prefix + "allowed-identities": "*"}},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -189,6 +163,7 @@ func TestGetFromTheCache(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			tc.want.Namespace, tc.want.Name = tc.meta.Namespace, "app"
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("object (-want +got):\n%s", diff)
 			}
@@ -220,14 +195,14 @@ func TestGetOnAMissReadsLive(t *testing.T) {
 	for name, tc := range map[string]struct {
 		meta         *metav1.PartialObjectMetadata
 		err          error
-		want         Object
+		want         annotations.Object
 		wantErr      string
 		wantNotFound bool
 		wantRecorded string
 	}{
 		"a ServiceAccount that exists is returned as from the cache": {
 			meta:         serviceAccount("ns", "app", roleARN, "r", "other", "x", label, "enabled"),
-			want:         Object{Annotations: map[string]string{roleARN: "r"}, Label: "enabled"},
+			want:         annotations.Object{Namespace: "ns", Name: "app", Annotations: map[string]string{roleARN: "r"}, Label: "enabled"},
 			wantRecorded: "live found",
 		},
 		"a ServiceAccount that does not exist is a not-found error": {
@@ -346,7 +321,7 @@ func start(ctx context.Context, c *Cache) <-chan getResult {
 }
 
 type getResult struct {
-	obj Object
+	obj annotations.Object
 	err error
 }
 
@@ -439,6 +414,24 @@ func TestAReadEndsByItsOwnDeadline(t *testing.T) {
 		if took := time.Since(began); took != readTimeout {
 			t.Errorf("got an answer after %v, want %v", took, readTimeout)
 		}
+	})
+}
+
+// A caller that comes shortly before the deadline of a read has time for another one.
+func TestACallerThatJoinedAReadDoesNotShareItsDeadline(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate()
+		c := newCache(t, g.read)
+		early := start(t.Context(), c)
+		time.Sleep(readTimeout - time.Millisecond)
+		late := start(t.Context(), c)
+		if r := <-early; !errors.Is(r.err, context.DeadlineExceeded) {
+			t.Errorf("got error %v for the caller that started the read, want %v", r.err, context.DeadlineExceeded)
+		}
+		synctest.Wait()
+		g.answers <- answer{meta: serviceAccount("ns", "app", roleARN, "new")}
+		(<-late).wantRole(t, "new")
 	})
 }
 

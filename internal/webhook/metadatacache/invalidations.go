@@ -67,18 +67,16 @@ func (i *invalidations) contains(id types.NamespacedName) bool {
 }
 
 // deliver ends the invalidation of the object if this version is later than the versions that
-// its writes replace. It reports whether it did, so that the object is valid now.
-func (i *invalidations) deliver(id types.NamespacedName, version string) bool {
+// its writes replace.
+func (i *invalidations) deliver(id types.NamespacedName, version string) {
 	if !i.contains(id) { // as nearly always
-		return false
+		return
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if write, invalid := i.objects[id]; !invalid || !isLater(version, write.replaced) {
-		return false
+	if write, invalid := i.objects[id]; invalid && isLater(version, write.replaced) {
+		delete(i.objects, id)
 	}
-	delete(i.objects, id)
-	return i.all == nil
 }
 
 // hasUntil reports whether there are writes that were admitted at or before this time.
@@ -117,11 +115,6 @@ func (w *invalidation) settle(until time.Time, listed, received string) bool {
 		w.settled = listed
 	}
 	return w.settled != "" && (w.settled == received || isLater(received, w.settled))
-}
-
-// forget ends the invalidations up to this time, whether or not the writes were stored.
-func (i *invalidations) forget(until time.Time) {
-	i.settle(until, "1", "1")
 }
 
 // isLater reports whether resource version a is known to be later than b. A version that

@@ -4,9 +4,7 @@
 package metadatacache
 
 import (
-	"context"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"runtime"
 	"strings"
@@ -16,6 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 // counts are how many objects a cache holds.
@@ -23,9 +23,9 @@ type counts struct{ all, annotated, labeled int }
 
 func countsOf(c *Cache) counts {
 	var n counts
-	for _, object := range c.All() {
+	for object := range c.All() {
 		n.all++
-		if object.HasAnnotations() {
+		if object.Bytes() > 0 {
 			n.annotated++
 		}
 		if object.Label != "" {
@@ -200,11 +200,14 @@ func randomEvent(rnd *rand.Rand, s reflectorStore, model map[types.NamespacedNam
 
 func compare(t *testing.T, c *Cache, model map[types.NamespacedName]*metav1.PartialObjectMetadata) {
 	t.Helper()
-	want := map[types.NamespacedName]Object{}
+	want := map[types.NamespacedName]annotations.Object{}
 	for id, meta := range model {
 		want[id] = wantObject(meta)
 	}
-	got := maps.Collect(c.All())
+	got := map[types.NamespacedName]annotations.Object{}
+	for object := range c.All() {
+		got[nameOf(&object)] = object
+	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("all objects (-want +got):\n%s", diff)
 	}
@@ -220,8 +223,8 @@ func compare(t *testing.T, c *Cache, model map[types.NamespacedName]*metav1.Part
 	}
 }
 
-func wantObject(meta *metav1.PartialObjectMetadata) Object {
-	object := Object{Label: meta.Labels[label]}
+func wantObject(meta *metav1.PartialObjectMetadata) annotations.Object {
+	object := annotations.Object{Namespace: meta.Namespace, Name: meta.Name, Label: meta.Labels[label]}
 	for _, key := range []string{roleARN, expiry} {
 		if value, ok := meta.Annotations[key]; ok {
 			if object.Annotations == nil {
@@ -243,8 +246,8 @@ func TestTheCacheKeepsCopies(t *testing.T) {
 	}
 	c := newCache(t, noReads(t))
 	fill(t, c, serviceAccount(cut("ns"), cut("app"), cut(roleARN), cut("role"), label, cut("enabled")))
-	for id, object := range c.All() {
-		for _, s := range []string{id.Namespace, id.Name, object.Label} {
+	for object := range c.All() {
+		for _, s := range []string{object.Namespace, object.Name, object.Label} {
 			wantCopy(t, response, s)
 		}
 		for key, value := range object.Annotations {
@@ -267,10 +270,7 @@ func wantCopy(t *testing.T, whole, part string) {
 // nothing takes more memory than its limit: a cluster has many of them.
 func BenchmarkLimitMemoryOfObjectsWithoutAnnotations(b *testing.B) {
 	const objects, most = 20_000, 130 // bytes of one
-	c, err := New(Options{Client: reader(nil), Resource: serviceAccounts, Prefix: prefix})
-	if err != nil {
-		b.Fatal(err)
-	}
+	c := New(Options{Client: reader(nil), Resource: serviceAccounts})
 	before := heap()
 	for i := range objects {
 		if err := (reflectorStore{c}).Add(serviceAccount("namespace", fmt.Sprintf("app-%d", i), "other", "x")); err != nil {
@@ -296,10 +296,7 @@ func heap() int64 {
 }
 
 func BenchmarkGet(b *testing.B) {
-	c, err := New(Options{Client: reader(nil), Resource: serviceAccounts, Prefix: prefix})
-	if err != nil {
-		b.Fatal(err)
-	}
+	c := New(Options{Client: reader(nil), Resource: serviceAccounts})
 	for i := range 20_000 {
 		var pairs []string
 		if i%20 == 0 {
@@ -324,10 +321,7 @@ func BenchmarkGet(b *testing.B) {
 }
 
 func BenchmarkAll(b *testing.B) {
-	c, err := New(Options{Client: reader(nil), Resource: serviceAccounts, Prefix: prefix})
-	if err != nil {
-		b.Fatal(err)
-	}
+	c := New(Options{Client: reader(nil), Resource: serviceAccounts})
 	for i := range 100_000 {
 		if err := (reflectorStore{c}).Add(serviceAccount("namespace", fmt.Sprintf("app-%d", i))); err != nil {
 			b.Fatal(err)
@@ -346,10 +340,10 @@ func TestAnnotationsAboveTheLimitAreNotKept(t *testing.T) {
 	longest := strings.Repeat("x", limit-len(prefix+"a"))
 	for name, tt := range map[string]struct {
 		value string
-		want  Object
+		want  annotations.Object
 	}{
-		"annotations at the limit are kept":                  {longest, Object{Annotations: map[string]string{prefix + "a": longest}}},
-		"of annotations one byte above it, the size is kept": {longest + "x", Object{TooLarge: limit + 1}},
+		"annotations at the limit are kept":                  {longest, annotations.Object{Namespace: "ns", Name: "app", Annotations: map[string]string{prefix + "a": longest}}},
+		"of annotations one byte above it, the size is kept": {longest + "x", annotations.Object{Namespace: "ns", Name: "app", TooLarge: limit + 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -366,34 +360,5 @@ func TestAnnotationsAboveTheLimitAreNotKept(t *testing.T) {
 				t.Errorf("got counts %+v, want %+v", got, want)
 			}
 		})
-	}
-}
-
-// A reload may add providers, whose annotations make larger ServiceAccounts valid.
-func TestAnObjectThatIsNoLongerTooLargeIsReadLive(t *testing.T) {
-	t.Parallel()
-	c := newCache(t, func(_ context.Context, namespace, name string) (*metav1.PartialObjectMetadata, error) {
-		return serviceAccount(namespace, name, roleARN, strings.Repeat("x", 50)), nil
-	}, func(o *Options) { o.MaxBytes = 60 })
-	fill(t, c, serviceAccount("ns", "app", roleARN, strings.Repeat("x", 50)))
-	get := func() Object {
-		t.Helper()
-		object, err := c.Get(t.Context(), "ns", "app")
-		if err != nil {
-			t.Fatal(err)
-		}
-		return object
-	}
-	size := len(roleARN) + 50
-	if got := get(); got.TooLarge != size || got.Annotations != nil {
-		t.Errorf("got %+v, want only the size %d", got, size)
-	}
-	c.SetMaxBytes(size)
-	if got := get(); got.TooLarge != 0 || len(got.Annotations) != 1 {
-		t.Errorf("got %+v, want the annotations", got)
-	}
-	fill(t, c, serviceAccount("ns", "app", roleARN, "cached"))
-	if got := get(); got.Annotations[roleARN] != "cached" {
-		t.Errorf("got %+v, want the object of the cache", got)
 	}
 }

@@ -72,10 +72,7 @@ func TestMetadataOfALiveReadHasALimit(t *testing.T) {
 					w.Header().Set("Content-Type", "application/json")
 					_, _ = w.Write(text)
 				})
-				r, err := NewReader(Options{Client: client, Resource: serviceAccounts, Prefix: prefix})
-				if err != nil {
-					t.Fatal(err)
-				}
+				r := New(Options{Client: client, Resource: serviceAccounts})
 				object, err := r.Get(t.Context(), "ns", "app")
 				switch {
 				case want == "" && (err != nil || object.Annotations[roleARN] != "a"):
@@ -104,10 +101,7 @@ func TestLargeMetadataIsReadOneResponseAtATime(t *testing.T) {
 			now.Add(-1)
 			_, _ = w.Write(text[first:])
 		})
-		r, err := NewReader(Options{Client: client, Resource: serviceAccounts, Prefix: prefix})
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := New(Options{Client: client, Resource: serviceAccounts})
 		var readers sync.WaitGroup
 		for i := range 4 { // of readTimeout, five seconds
 			readers.Go(func() {

@@ -9,6 +9,8 @@ import (
 	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 // share is the fraction of the limit that a namespace may always use.
@@ -27,9 +29,9 @@ type store struct {
 	limit int64 // of bytes, or 0 if there is none
 
 	mu sync.RWMutex
-	// objects contains nil for an object with nothing to keep, as most have neither
-	// annotations under the prefix nor the label.
-	objects map[types.NamespacedName]*Object
+	// objects contains nil for an object with only a name, as most have neither annotations
+	// under the prefix nor the label.
+	objects map[types.NamespacedName]*annotations.Object
 	bytes   int64
 	// namespaces contains the bytes of each namespace. large are the namespaces that use more
 	// than their share.
@@ -40,12 +42,12 @@ type store struct {
 // Memory of an object besides its text. A test compares the sum with the heap.
 const (
 	entryBytes      = 112 // in the map of the store, and the allocations of the name
-	annotatedBytes  = 464 // an Object and its map of annotations
+	annotatedBytes  = 496 // an Object and its map of annotations
 	annotationBytes = 32
 )
 
 // size returns the bytes that the object takes in the store.
-func size(id types.NamespacedName, object *Object) int64 {
+func size(id types.NamespacedName, object *annotations.Object) int64 {
 	n := entryBytes + len(id.Namespace) + len(id.Name)
 	if object == nil {
 		return int64(n)
@@ -57,11 +59,19 @@ func size(id types.NamespacedName, object *Object) int64 {
 	return int64(n)
 }
 
-func (s *store) get(id types.NamespacedName) (*Object, bool) {
+func (s *store) get(id types.NamespacedName) (object annotations.Object, ok bool) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	object, ok := s.objects[id]
-	return object, ok
+	kept, ok := s.objects[id]
+	return valueOf(id, kept), ok
+}
+
+// valueOf returns an object of the store.
+func valueOf(id types.NamespacedName, kept *annotations.Object) annotations.Object {
+	if kept == nil {
+		return annotations.Object{Namespace: id.Namespace, Name: id.Name}
+	}
+	return *kept
 }
 
 func (s *store) delete(id types.NamespacedName) {
@@ -92,18 +102,24 @@ func (s *store) count(namespace string, n int64) {
 }
 
 // set replaces an object. If the new state does not fit, set removes the object.
-func (s *store) set(id types.NamespacedName, object *Object) {
+func (s *store) set(object annotations.Object) {
+	id := nameOf(&object)
+	var kept *annotations.Object
+	if len(object.Annotations) > 0 || object.TooLarge > 0 || object.Label != "" {
+		whole := object
+		kept = &whole
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.forget(id)
-	n := size(id, object)
+	n := size(id, kept)
 	if s.limit > 0 && !s.makeSpace(id.Namespace, n) {
 		return
 	}
 	if s.objects == nil {
-		s.objects, s.namespaces, s.large = map[types.NamespacedName]*Object{}, map[string]int64{}, map[string]bool{}
+		s.objects, s.namespaces, s.large = map[types.NamespacedName]*annotations.Object{}, map[string]int64{}, map[string]bool{}
 	}
-	s.objects[id] = object
+	s.objects[id] = kept
 	s.count(id.Namespace, n)
 }
 
@@ -143,7 +159,7 @@ func (s *store) replace(incoming *store, items []*item) {
 		fresh = &store{limit: s.limit}
 		for _, it := range items {
 			if object, ok := incoming.get(it.id); ok {
-				fresh.set(it.id, object)
+				fresh.set(object)
 			}
 		}
 	}
@@ -167,12 +183,12 @@ func (s *store) used() int64 {
 }
 
 // all returns all objects. The store is locked while the caller iterates.
-func (s *store) all() iter.Seq2[types.NamespacedName, Object] {
-	return func(yield func(types.NamespacedName, Object) bool) {
+func (s *store) all() iter.Seq[annotations.Object] {
+	return func(yield func(annotations.Object) bool) {
 		s.mu.RLock()
 		defer s.mu.RUnlock()
-		for id, object := range s.objects {
-			if !yield(id, object.value()) {
+		for id, kept := range s.objects {
+			if !yield(valueOf(id, kept)) {
 				return
 			}
 		}

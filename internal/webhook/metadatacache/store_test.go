@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lanyard-dev/lanyard/internal/webhook/bounds"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 // bounded returns a cache for this many bytes, whose live reads return a
@@ -304,9 +305,9 @@ func TestReplaceKeepsOnlyTheItems(t *testing.T) {
 			t.Parallel()
 			id := func(name string) types.NamespacedName { return types.NamespacedName{Namespace: "ns", Name: name} }
 			var s, incoming store
-			s.set(id("old"), nil)
+			s.set(annotations.Object{Namespace: "ns", Name: "old"})
 			for _, name := range []string{"a", "b"} {
-				incoming.set(id(name), &Object{Label: name})
+				incoming.set(annotations.Object{Namespace: "ns", Name: name, Label: name})
 			}
 			var items []*item
 			for name := range strings.FieldsSeq(test.items) {
@@ -315,9 +316,9 @@ func TestReplaceKeepsOnlyTheItems(t *testing.T) {
 			s.replace(&incoming, items)
 			var got []string
 			var bytes int64
-			for id, object := range s.all() {
-				got = append(got, id.Name)
-				bytes += size(id, &object)
+			for object := range s.all() {
+				got = append(got, object.Name)
+				bytes += size(nameOf(&object), &object)
 			}
 			slices.Sort(got)
 			if strings.Join(got, " ") != test.want || s.used() != bytes {

@@ -21,6 +21,14 @@ import (
 // list. Each may have 256 KiB of annotations.
 const pageSize = 100
 
+// Decoding a long list takes many times the memory that is kept of it. That memory would stay
+// resident for minutes, so it is returned to the operating system after freeDelay: some of it is
+// still referenced when the list has just arrived.
+const (
+	longList  = 1000
+	freeDelay = 2 * time.Second
+)
+
 // settleInterval is how often the cache looks for writes that were never stored.
 const settleInterval = 30 * time.Second
 
@@ -118,10 +126,9 @@ func (s reflectorStore) Update(obj any) error {
 	if err != nil {
 		return err
 	}
-	s.received.Add(1)
-	id, object := s.kept(meta)
-	s.store.set(id, object)
-	s.invalidated.deliver(id, meta.ResourceVersion)
+	object := s.object(meta)
+	s.store.set(object)
+	s.invalidated.deliver(nameOf(&object), meta.ResourceVersion)
 	return nil
 }
 
@@ -131,7 +138,6 @@ func (s reflectorStore) Delete(obj any) error {
 	if err != nil {
 		return err
 	}
-	s.received.Add(1)
 	id := types.NamespacedName{Namespace: meta.Namespace, Name: meta.Name}
 	s.store.delete(id)
 	s.invalidated.deliver(id, meta.ResourceVersion)
@@ -148,9 +154,11 @@ func (s reflectorStore) Replace(objs []any, _ string) error {
 			return err
 		}
 	}
-	s.received.Add(uint64(len(objs)))
 	s.store.replace(s.incoming.Swap(&store{limit: s.store.limit}), items)
 	s.synced.Store(true)
+	if len(items) >= longList {
+		time.AfterFunc(freeDelay, s.freeMemory)
+	}
 	return nil
 }
 

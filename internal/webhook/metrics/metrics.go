@@ -34,11 +34,6 @@ type Recorder struct {
 	reload     *prometheus.GaugeVec // without labels: absent until it is set
 }
 
-var serviceAccountsDesc = prometheus.NewDesc("lanyard_serviceaccounts",
-	"ServiceAccounts by state: annotated or unannotated. Annotated ServiceAccounts can also be "+
-		"unguarded (without the guard's label) or excluded (in a namespace that the webhook is not called for).",
-	[]string{"state"}, nil)
-
 // findings are the reasons of findings.
 var findings = []reason.Reason{
 	reason.ContainerNotFound, reason.ContainerNotSelected, reason.EnvironmentIncomplete, reason.EnvironmentShadowed, reason.EnvironmentTaken,
@@ -160,42 +155,39 @@ type ServiceAccounts struct {
 	Excluded int
 }
 
-// WatchServiceAccounts registers the numbers of ServiceAccounts. Each scrape calls count,
-// which must be cheap and safe for concurrent use, because any client that reaches the port
-// can scrape.
+// WatchServiceAccounts registers the numbers of ServiceAccounts. Each scrape calls count
+// several times, so it must be cheap. It must be safe for concurrent use, because any client
+// that reaches the port can scrape.
 func (r *Recorder) WatchServiceAccounts(count func() ServiceAccounts) {
-	r.registerer.MustRegister(serviceAccounts(count))
+	for state, number := range map[string]func(ServiceAccounts) int{
+		"annotated":   func(n ServiceAccounts) int { return n.Annotated },
+		"unannotated": func(n ServiceAccounts) int { return n.Unannotated },
+		"unguarded":   func(n ServiceAccounts) int { return n.Unguarded },
+		"excluded":    func(n ServiceAccounts) int { return n.Excluded },
+	} {
+		r.gauge("lanyard_serviceaccounts", "ServiceAccounts by state: annotated or unannotated. Annotated ServiceAccounts can also be "+
+			"unguarded (without the guard's label) or excluded (in a namespace that the webhook is not called for).",
+			prometheus.Labels{"state": state}, func() float64 { return float64(number(count())) })
+	}
 }
 
 // WatchCache registers the memory of a cache and its limit. Each scrape calls bytes, which
 // returns both.
 func (r *Recorder) WatchCache(resource string, bytes func() (used, limit int64)) {
-	gauge := func(name, help string, value func() int64) {
-		r.registerer.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: name, Help: help, ConstLabels: prometheus.Labels{"resource": resource},
-		}, func() float64 { return float64(value()) }))
-	}
-	gauge("lanyard_cache_bytes", "Memory that the known objects take, by resource.", func() int64 { used, _ := bytes(); return used })
-	gauge("lanyard_cache_limit_bytes", "Limit of lanyard_cache_bytes. Objects above it are read from the API server for each pod.", func() int64 { _, limit := bytes(); return limit })
+	labels := prometheus.Labels{"resource": resource}
+	r.gauge("lanyard_cache_bytes", "Memory that the known objects take, by resource.", labels, func() float64 {
+		used, _ := bytes()
+		return float64(used)
+	})
+	r.gauge("lanyard_cache_limit_bytes", "Limit of lanyard_cache_bytes. Objects above it are read from the API server for each pod.", labels, func() float64 {
+		_, limit := bytes()
+		return float64(limit)
+	})
 }
 
-// serviceAccounts is a gauge that is computed when it is scraped.
-type serviceAccounts func() ServiceAccounts
-
-// Describe implements prometheus.Collector.
-func (serviceAccounts) Describe(descs chan<- *prometheus.Desc) { descs <- serviceAccountsDesc }
-
-// Collect implements prometheus.Collector.
-func (count serviceAccounts) Collect(metrics chan<- prometheus.Metric) {
-	numbers := count()
-	for state, n := range map[string]int{
-		"annotated":   numbers.Annotated,
-		"unannotated": numbers.Unannotated,
-		"unguarded":   numbers.Unguarded,
-		"excluded":    numbers.Excluded,
-	} {
-		metrics <- prometheus.MustNewConstMetric(serviceAccountsDesc, prometheus.GaugeValue, float64(n), state)
-	}
+// gauge registers a gauge that is computed when it is scraped.
+func (r *Recorder) gauge(name, help string, labels prometheus.Labels, value func() float64) {
+	r.registerer.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: labels}, value))
 }
 
 func buildInfo(version string) prometheus.Collector {

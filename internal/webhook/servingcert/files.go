@@ -43,6 +43,9 @@ func NewFiles(certFile, keyFile string, onChange func(notAfter time.Time), log l
 
 // use takes the contents of both files.
 func (f *Files) use(contents [][]byte) error {
+	if err := httpserver.CheckPEM(contents[0]); err != nil {
+		return err
+	}
 	certificate, err := tls.X509KeyPair(contents[0], contents[1])
 	if err != nil {
 		return err

@@ -19,6 +19,7 @@ import (
 	"math/big"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -147,6 +148,7 @@ func TestNewFilesRejectsInvalidFiles(t *testing.T) {
 		"a key file of another kind":         {good.certificate, good.certificate, nil},
 		"a key of another certificate":       {good.certificate, other.key, nil},
 		"a certificate that was cut":         {good.certificate[:len(good.certificate)/2], good.key, nil},
+		"an intermediate that was cut":       {slices.Concat(good.certificate, other.certificate[:len(other.certificate)/2]), good.key, nil},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -270,7 +270,7 @@ func (s *SelfManaged) wantedAuthority(data map[string][]byte, now time.Time) (cu
 	case err != nil:
 		wanted, err = s.regenerated(data, now, err)
 		return nil, wanted, err
-	case !now.Before(renewAt(current.certificate)):
+	case now.Before(current.certificate.NotBefore) || !now.Before(renewAt(current.certificate)): // the clock may have been set back
 		wanted, err = certify(current.key, now, s.opts.CADuration, current.previous)
 		return current, wanted, err
 	case len(current.previous) > 0 && !now.Before(current.forgetAt(s.opts.CertificateDuration)):
@@ -344,7 +344,7 @@ func (s *SelfManaged) isLatest(ctx context.Context, ca *authority, now time.Time
 func (s *SelfManaged) ensureLeaf(ca *authority, now time.Time) time.Time {
 	leaf := s.leaf()
 	switch {
-	case leaf == nil || now.After(leaf.NotAfter):
+	case s.checkAt(now) != nil:
 		// There is no valid certificate to keep.
 	case leaf.CheckSignatureFrom(ca.certificate) != nil:
 		if usable := s.usableAt(ca, now); now.Before(usable) {

@@ -17,6 +17,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -530,4 +531,40 @@ func TestAReplicaThatMayNotWriteIsNotReady(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A node's clock may be ahead when the program starts, and be set back later.
+func TestCertificatesOfAClockThatWasAheadAreReplaced(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := NewSelfManaged(SelfManagedOptions{
+			Client: newAPIClient(newAPIServer(), 0), Hosts: []string{serverName}, CADuration: caLifetime, CertificateDuration: servingLifetime,
+			OnChange: func(time.Time) {}, Logger: logr.Discard(),
+		})
+		now := time.Now()
+		ahead, err := certify(nil, now.Add(day), caLifetime, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, err := ahead.encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, ca, err := s.wantedAuthority(data, now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ca.certificate.NotBefore.After(now) || !sameKey(ca.certificate, ahead.certificate) {
+			t.Errorf("got a CA that is valid from %s at %s, same key %t, want one of the same key that is valid", ca.certificate.NotBefore, now, sameKey(ca.certificate, ahead.certificate))
+		}
+		leaf, err := ahead.leaf(now.Add(day), servingLifetime, []string{serverName})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.current.Store(leaf)
+		s.ensureLeaf(ca, now)
+		if err := s.checkAt(now); err != nil {
+			t.Error(err)
+		}
+	})
 }

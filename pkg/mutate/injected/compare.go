@@ -86,7 +86,7 @@ func (c *Comparer) Compare(pod []byte, unchanged bool) (Comparison, error) {
 		return Comparison{}, err
 	}
 	one := comparison{c, running}
-	ofOthers, compare := running.OfOthers(c.settings), one.compareOwn
+	ofOthers, compare := running.OfOthers(), one.compareOwn
 	if ofOthers {
 		compare = one.compareOthers
 	}
@@ -100,21 +100,21 @@ func (c *Comparer) Compare(pod []byte, unchanged bool) (Comparison, error) {
 // compareOwn compares a pod that Lanyard injected, or nobody.
 func (c *comparison) compareOwn(unchanged bool) (Comparison, error) {
 	original, fresh, decision, err := c.again(unchanged, nil)
-	if err == nil && !unchanged && !same(c.running, fresh, c.settings) && c.showsOthers(original, fresh) {
+	if err == nil && !unchanged && !same(c.running, fresh) && c.showsOthers(original, fresh) {
 		_, fresh, decision, err = c.again(true, nil)
 	}
 	if err != nil {
 		return Comparison{}, err
 	}
-	return Comparison{State: c.running.state(fresh, decision, c.settings), Decision: decision, Differences: c.running.lost(fresh)}, nil
+	return Comparison{State: c.running.state(fresh, decision), Decision: decision, Differences: c.running.lost(fresh)}, nil
 }
 
 // state returns the state of a running pod. fresh is a new pod, and decision is about it.
-func (p *Pod) state(fresh *Pod, decision *mutate.Decision, s *annotations.Settings) State {
+func (p *Pod) state(fresh *Pod, decision *mutate.Decision) State {
 	switch {
 	case decision.Reason == reason.OptedOut:
 		return OptedOut
-	case !same(p, fresh, s):
+	case !same(p, fresh):
 		return p.differing(fresh)
 	case decision.Reason == reason.NoIdentity:
 		return None
@@ -136,11 +136,11 @@ func (p *Pod) differing(fresh *Pod) State {
 // template of its workload. Other webhooks and policies have changed that pod as well. The state is
 // Unknown if neither pod has credentials from Lanyard, because the API server does not seem to call
 // it.
-func (p *Pod) Against(fresh *Pod, s *annotations.Settings) Comparison {
+func (p *Pod) Against(fresh *Pod) Comparison {
 	result := Comparison{State: Current}
-	if p.OfOthers(s) {
-		result = p.byMeaning(fresh, s)
-	} else if !same(p, fresh, s) {
+	if p.OfOthers() {
+		result = p.byMeaning(fresh)
+	} else if !same(p, fresh) {
 		result.State = p.differing(fresh)
 	}
 	if result.State == Current && len(fresh.Providers) == 0 {
@@ -192,14 +192,14 @@ func (c *comparison) again(unchanged bool, identities []annotations.Identity) (o
 // same reports whether a running pod has the credentials of fresh, which was made again from
 // the same pod. Fields that the API server or the kubelet adds do not matter, and an
 // ephemeral container that was not injected does not either: a new pod has none.
-func same(running, fresh *Pod, s *annotations.Settings) bool {
+func same(running, fresh *Pod) bool {
 	if !slices.Equal(running.Providers, fresh.Providers) || !maps.Equal(running.Files, fresh.Files) ||
 		!slices.EqualFunc(running.Tokens, fresh.Tokens, sameToken) || !sameCopies(running.copies, fresh.copies) ||
 		!sameVerifier(running.verifier(), fresh.verifier()) {
 		return false
 	}
 	for c, other := range running.pairs(fresh) {
-		if other == nil || c.TakesPart != other.TakesPart || !slices.Equal(c.injectedPaths(), other.injectedPaths()) || len(differingVariables(c, other, running.definitions(s))) > 0 {
+		if other == nil || c.TakesPart != other.TakesPart || !slices.Equal(c.injectedPaths(), other.injectedPaths()) || len(differingVariables(c, other, running.definitions)) > 0 {
 			return false
 		}
 	}
@@ -303,13 +303,12 @@ func sameVariable(a, b *Variable) bool {
 // the current values of these variables. created is the pod as it was created.
 func (c *comparison) showsOthers(created *pod.Pod, fresh *Pod) bool {
 	original := newPod(created, c.settings)
-	definitions := c.running.definitions(c.settings)
 	found := false
 	for container, other := range c.running.pairs(fresh) {
 		if other == nil {
 			return false
 		}
-		for _, name := range differingVariables(container, other, definitions) {
+		for _, name := range differingVariables(container, other, c.running.definitions) {
 			found = true
 			own := container.variable(name)
 			if own == nil || !own.Injected || !own.ambiguous || !original.gets(name, c.running, fresh) {

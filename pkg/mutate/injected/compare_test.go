@@ -267,7 +267,7 @@ func TestARunningPodAgainstThePodOfTheCluster(t *testing.T) {
 		"a new pod gets less":  {read(aws), none, injected.Stale},
 		"neither has anything": {none, none, injected.Unknown},
 	} {
-		if got := test.running.Against(test.fresh, s).State; got != test.want {
+		if got := test.running.Against(test.fresh).State; got != test.want {
 			t.Errorf("%s: got %s, want %s", sentence, got, test.want)
 		}
 	}

@@ -46,7 +46,9 @@ type Pod struct {
 	// copies are Lanyard's copies of tokens, each in its own volume.
 	copies   []Token
 	settings *annotations.Settings
-	read     *pod.Pod
+	// definitions are the definitions of the injected providers.
+	definitions []*annotations.Provider
+	read        *pod.Pod
 }
 
 // Token is a projected token.
@@ -131,8 +133,11 @@ func newPod(read *pod.Pod, s *annotations.Settings) *Pod {
 	if value := read.Annotations[annotations.Injected]; value != "" {
 		p.Providers = strings.Split(value, ",")
 	}
-	definitions := p.definitions(s)
-	for _, d := range definitions {
+	for _, d := range s.Providers {
+		if !slices.Contains(p.Providers, d.Name) {
+			continue
+		}
+		p.definitions = append(p.definitions, d)
 		if d.CredentialFile == nil {
 			continue
 		}
@@ -140,25 +145,20 @@ func newPod(read *pod.Pod, s *annotations.Settings) *Pod {
 			p.Files[d.Name] = content
 		}
 	}
-	p.readVolumes(definitions)
+	p.readVolumes()
 	for _, kind := range []pod.Kind{pod.InitContainers, pod.Containers, pod.EphemeralContainers} {
 		for i := range read.Containers {
 			if c := &read.Containers[i]; c.Kind == kind {
-				p.readContainer(c, definitions)
+				p.readContainer(c)
 			}
 		}
 	}
 	return p
 }
 
-// definitions returns the definitions of the injected providers.
-func (p *Pod) definitions(s *annotations.Settings) []*annotations.Provider {
-	return slices.DeleteFunc(slices.Clone(s.Providers), func(d *annotations.Provider) bool { return !slices.Contains(p.Providers, d.Name) })
-}
-
 // readVolumes finds the token volume and the volumes with copies. A volume with the
 // name of a copy before the token volume is another webhook's: lists grow at the end.
-func (p *Pod) readVolumes(definitions []*annotations.Provider) {
+func (p *Pod) readVolumes() {
 	if len(p.Providers) == 0 {
 		return
 	}
@@ -171,7 +171,7 @@ func (p *Pod) readVolumes(definitions []*annotations.Provider) {
 	if at < 0 {
 		return
 	}
-	for _, d := range definitions {
+	for _, d := range p.definitions {
 		tokens := tokensOf(&p.read.Volumes[at])
 		found := slices.IndexFunc(tokens, func(t Token) bool { return t.Path == d.TokenPath })
 		if found < 0 {
@@ -220,7 +220,7 @@ func newContainer(read *pod.Container) Container {
 }
 
 // readContainer adds a container.
-func (p *Pod) readContainer(read *pod.Container, definitions []*annotations.Provider) {
+func (p *Pod) readContainer(read *pod.Container) {
 	c := newContainer(read)
 	var mountPath string
 	for i, mount := range slices.Backward(c.mounts) {
@@ -252,9 +252,9 @@ func (p *Pod) readContainer(read *pod.Container, definitions []*annotations.Prov
 		for i := range p.Tokens {
 			p.Tokens[i].File = path.Join(mountPath, p.Tokens[i].Path)
 		}
-		c.Providers = pointingTo(c.Variables, definitions, mountPath)
+		c.Providers = pointingTo(c.Variables, p.definitions, mountPath)
 		at := mountedAt{mountPath, p.read.Windows, c.Tokens, c.Variables, p.Files}
-		definitions = slices.DeleteFunc(slices.Clone(definitions), func(d *annotations.Provider) bool { return !at.hasVariables(d) })
+		definitions := slices.DeleteFunc(slices.Clone(p.definitions), func(d *annotations.Provider) bool { return !at.hasVariables(d) })
 		at.markInjected(definitions)
 		at.markAmbiguous(definitions)
 	}
@@ -301,7 +301,7 @@ func Remove(object map[string]any, s *annotations.Settings, unchanged bool) erro
 // write for the identities of the ServiceAccount. It also removes sidecars of the other webhook.
 func RemoveAll(object map[string]any, s *annotations.Settings, unchanged bool, identities []annotations.Identity) error {
 	p, err := Read(object, s)
-	if err != nil || len(p.Providers) == 0 && !p.OfOthers(s) {
+	if err != nil || len(p.Providers) == 0 && !p.OfOthers() {
 		return err
 	}
 	p.keep(object, p.original(unchanged, identities))
@@ -313,7 +313,7 @@ func (p *Pod) original(unchanged bool, identities []annotations.Identity) *pod.P
 	switch {
 	case len(p.Providers) > 0:
 		return p.withoutSidecars(p.withoutOwn(unchanged))
-	case p.OfOthers(p.settings):
+	case p.OfOthers():
 		return p.withoutSidecars(p.withoutOthers(identities))
 	}
 	return p.read.Clone()

@@ -39,9 +39,9 @@ func (d Difference) String() string {
 
 // OfOthers reports whether another webhook that Lanyard knows injected the pod, and Lanyard did
 // not.
-func (p *Pod) OfOthers(s *annotations.Settings) bool {
+func (p *Pod) OfOthers() bool {
 	return len(p.Providers) == 0 && slices.ContainsFunc(p.Containers, func(c Container) bool {
-		return slices.ContainsFunc(s.Providers, func(d *annotations.Provider) bool { return c.usesOthers(d) })
+		return slices.ContainsFunc(p.settings.Providers, c.usesOthers)
 	})
 }
 
@@ -79,15 +79,15 @@ func (c *comparison) compareOthers(unchanged bool) (Comparison, error) {
 	if err != nil {
 		return Comparison{}, err
 	}
-	result := c.running.byMeaning(fresh, c.settings)
+	result := c.running.byMeaning(fresh)
 	result.Decision = decision
 	return result, nil
 }
 
 // byMeaning compares a pod that another webhook injected with a new one. It compares identities and
 // audiences, not names of volumes and paths.
-func (p *Pod) byMeaning(fresh *Pod, s *annotations.Settings) Comparison {
-	result := Comparison{State: Current, OfOthers: true, Differences: p.differences(fresh, s)}
+func (p *Pod) byMeaning(fresh *Pod) Comparison {
+	result := Comparison{State: Current, OfOthers: true, Differences: p.differences(fresh)}
 	if slices.ContainsFunc(result.Differences, func(d Difference) bool { return !d.Minor }) {
 		result.State = Stale
 	}
@@ -129,14 +129,14 @@ func (p *Pod) withoutSidecars(read *pod.Pod) *pod.Pod {
 
 // differences compares the credentials of the containers, except those that another webhook
 // added.
-func (p *Pod) differences(fresh *Pod, s *annotations.Settings) []Difference {
+func (p *Pod) differences(fresh *Pod) []Difference {
 	result := p.lost(fresh)
 	for c, other := range p.pairs(fresh) {
 		if slices.ContainsFunc(peer.All(), func(added *peer.Peer) bool { return slices.Contains(added.Containers, c.Name) }) {
 			continue
 		}
 		other = cmp.Or(other, &Container{})
-		for _, d := range s.Providers {
+		for _, d := range p.settings.Providers {
 			result = append(result, differingFacts(c.Name, p.facts(c, d), fresh.facts(other, d))...)
 			for _, t := range c.Tokens { // programs may have the path in their own settings
 				if t.Volume == d.CopyVolume && !slices.ContainsFunc(other.Tokens, func(is Token) bool { return is.File == t.File }) {
@@ -318,7 +318,7 @@ func identifies(p *annotations.Parameter, d *annotations.Provider) bool {
 // parameterOf returns the parameter whose value is the value of the variable, or nil if there is none.
 func parameterOf(v *annotations.Variable, d *annotations.Provider) *annotations.Parameter {
 	if name, found := onlyPlaceholder(v.Value); found {
-		return parameter(name, d)
+		return d.Parameter(name)
 	}
 	return nil
 }

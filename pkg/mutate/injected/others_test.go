@@ -164,7 +164,7 @@ func TestAPodOfAnotherWebhookIsComparedByMeaning(t *testing.T) {
 		t.Run(sentence, func(t *testing.T) {
 			t.Parallel()
 			s := newSettings(t)
-			got := readPod(t, s, tt.running).Against(readPod(t, s, tt.fresh), s)
+			got := readPod(t, s, tt.running).Against(readPod(t, s, tt.fresh))
 			if diff := cmp.Diff(tt.want, got.Differences); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
@@ -187,7 +187,7 @@ func TestPodsThatNoOtherWebhookInjected(t *testing.T) {
 		"a token of the user's own":    podWith(nil, []mounted{{"own", "/own", "token", sts, 3600}}, ownRole, role, tokenFile, "/own/token"),
 		"both webhooks":                podWith(map[string]string{"lanyard.dev/injected": "aws"}, []mounted{{"aws-iam-token", eksPath, "token", sts, 86400}}, tokenFile, eksPath+"/token"),
 	} {
-		if readPod(t, s, pod).OfOthers(s) {
+		if readPod(t, s, pod).OfOthers() {
 			t.Errorf("%s: got a pod of another webhook", sentence)
 		}
 	}

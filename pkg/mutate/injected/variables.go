@@ -103,21 +103,12 @@ func onlyPlaceholder(template string) (name string, found bool) {
 	return name[:len(name)-1], true
 }
 
-// parameter returns the provider's parameter of this name, or nil if there is none.
-func parameter(name string, d *annotations.Provider) *annotations.Parameter {
-	at := slices.IndexFunc(d.Parameters, func(p annotations.Parameter) bool { return p.Name == name })
-	if at < 0 {
-		return nil
-	}
-	return &d.Parameters[at]
-}
-
 // isValue reports whether a placeholder of this name can have the value.
 func isValue(name, value string, d *annotations.Provider, m mountedAt) bool {
 	if path, found := m.paths(d)[name]; found {
 		return value == path
 	}
-	if p := parameter(name, d); p != nil {
+	if p := d.Parameter(name); p != nil {
 		read, err := p.Read(value)
 		return err == nil && read == value
 	}

@@ -8,12 +8,10 @@ import (
 	"errors"
 	"net"
 	"net/http"
-	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
-	"github.com/lanyard-dev/lanyard/test/support/controlplane"
 	"github.com/lanyard-dev/lanyard/test/support/webhook"
 )
 
@@ -51,16 +49,6 @@ var _ = Describe("A webhook with --client-ca-file", func() {
 		}
 		Expect(createPod(ctx)).To(Succeed())
 		Expect(logOf(process)).To(ContainSubstring("Denied callers"))
-	})
-
-	It("is ready, and its own check logs nothing", func(ctx SpecContext) {
-		process := start(ctx, webhook.Options{Args: []string{"--client-ca-file", cluster.pki.caFile, "--client-allowed-names", "kube-apiserver", "--v=1"}})
-		for range 3 {
-			Expect(controlplane.CheckReady(ctx, process.HealthURL+"/readyz")).To(Succeed())
-		}
-		for _, noise := range []string{"Denied", "handshake"} {
-			Expect(strings.Count(logOf(process), noise)).To(BeZero(), noise)
-		}
 	})
 
 	It("is not reached by an API server that has no certificate for it", func(ctx SpecContext) {

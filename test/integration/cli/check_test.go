@@ -90,21 +90,6 @@ var _ = Describe("check", Serial, Ordered, func() {
 		expectOutputs(ctx, "check-no-identity", command.ExitFound, "check", "--namespace", "shop", "--service-account", "default", "--config", adopting(""))
 	})
 
-	It("reports that a guard is missing", func(ctx SpecContext) {
-		api := env.client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
-		binding, err := api.Get(ctx, "lanyard-guard-pods", metav1.GetOptions{})
-		Expect(err).NotTo(HaveOccurred())
-		Expect(api.Delete(ctx, binding.Name, metav1.DeleteOptions{})).To(Succeed())
-		DeferCleanup(func(ctx SpecContext) error {
-			binding.ResourceVersion, binding.UID = "", ""
-			_, err := api.Create(ctx, binding, metav1.CreateOptions{})
-			return err
-		})
-		code, out, _ := lanyard(ctx, "check", "--namespace", "shop")
-		Expect(out).To(ContainSubstring("× ValidatingAdmissionPolicy lanyard-guard-pods has no effect: it has no binding, and webhook pods.lanyard.dev has failurePolicy Ignore"))
-		Expect(code).To(Equal(command.ExitFound))
-	})
-
 	It("says of a denied pod that Lanyard denied it", func(ctx SpecContext) {
 		newNamespace(ctx, "check-denied")
 		newServiceAccount(ctx, "check-denied", "cart", map[string]string{"lanyard.dev/aws-role-arn": role})
@@ -218,9 +203,4 @@ var _ = Describe("check", Serial, Ordered, func() {
 		Expect(code).To(Equal(command.ExitOK))
 	})
 
-	It("denies contradicting flags", func(ctx SpecContext) {
-		code, _, errOut := lanyard(ctx, "check", "--pre", "--service-account", "x")
-		Expect(errOut).To(HavePrefix("error: --service-account cannot be used with --pre\n"))
-		Expect(code).To(Equal(command.ExitFailed))
-	})
 })

@@ -174,7 +174,7 @@ var _ = Describe("custom providers", Serial, Ordered, func() {
 		Expect(out).To(ContainSubstring("lanyard.dev/identity"))
 		Expect(code).To(Equal(command.ExitOK))
 		code, _, errOut = lanyardAs(ctx, env.kubeconfig, manifests, "inject", "-f", "-", "--cluster", "--adopt", "eks")
-		Expect(errOut).To(ContainSubstring("--cluster cannot be used with flags of the webhook"))
+		Expect(errOut).To(HavePrefix("error: --cluster cannot be used with --adopt\n"))
 		Expect(code).To(Equal(command.ExitFailed))
 	})
 

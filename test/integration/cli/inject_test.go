@@ -4,7 +4,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -60,21 +59,6 @@ var _ = Describe("inject", func() {
 		expectGolden("inject-yaml", out)
 	})
 
-	It("makes the pods that the webhook makes", func(ctx SpecContext) {
-		_, out, _ := lanyardAs(ctx, os.DevNull, manifests, "inject", "-f", "-")
-		documents := strings.Split(out, "---\n")
-		var injected appsv1.Deployment
-		Expect(yaml.Unmarshal([]byte(documents[len(documents)-1]), &injected)).To(Succeed())
-		pod := newPod("web", "cart")
-		pod.Labels = map[string]string{"app": "web"}
-		created, err := env.client.CoreV1().Pods("shop").Create(ctx, pod, dryRun)
-		Expect(err).NotTo(HaveOccurred())
-		Expect(injected.Spec.Template.Annotations).To(Equal(created.Annotations))
-		Expect(injected.Spec.Template.Spec.Containers[0].Env).To(Equal(created.Spec.Containers[0].Env))
-		Expect(created.Spec.Volumes).To(ContainElement(injected.Spec.Template.Spec.Volumes[0]))
-		Expect(created.Spec.Containers[0].VolumeMounts).To(ContainElement(injected.Spec.Template.Spec.Containers[0].VolumeMounts[0]))
-	})
-
 	It("makes pods that the webhook and the guard leave as they are", func(ctx SpecContext) {
 		_, out, _ := lanyardAs(ctx, os.DevNull, manifests, "inject", "-f", "-")
 		documents := strings.Split(out, "---\n")
@@ -109,24 +93,6 @@ var _ = Describe("inject", func() {
 		}
 	})
 
-	It("reads several files, and JSON", func(ctx SpecContext) {
-		directory := GinkgoT().TempDir()
-		var args []string
-		for i, document := range strings.Split(manifests, "---\n") {
-			var object map[string]any
-			Expect(yaml.Unmarshal([]byte(document), &object)).To(Succeed())
-			text, err := json.Marshal(object)
-			Expect(err).NotTo(HaveOccurred())
-			file := filepath.Join(directory, string(rune('a'+i))+".json")
-			Expect(os.WriteFile(file, text, 0o600)).To(Succeed())
-			args = append(args, "-f", file)
-		}
-		code, out, errOut := lanyardAs(ctx, os.DevNull, "", append([]string{"inject"}, args...)...)
-		Expect(errOut).To(BeEmpty())
-		Expect(code).To(Equal(command.ExitOK))
-		expectGolden("inject-json", out)
-	})
-
 	It("writes nothing if the webhook would deny an object", func(ctx SpecContext) {
 		code, out, errOut := lanyardAs(ctx, os.DevNull, strings.Replace(manifests, role, "arn:aws:iam::1:role/x", 1), "inject", "-f", "-")
 		Expect(out).To(BeEmpty())
@@ -136,14 +102,6 @@ var _ = Describe("inject", func() {
 			HaveSuffix("error: the webhook would deny 2 objects; nothing was written\n"),
 		))
 		Expect(code).To(Equal(command.ExitFound))
-	})
-
-	It("says which ServiceAccounts the manifests lack", func(ctx SpecContext) {
-		_, deployment, _ := strings.Cut(manifests, "---\n")
-		code, out, errOut := lanyardAs(ctx, os.DevNull, deployment, "inject", "-f", "-")
-		Expect(out).To(Equal(deployment))
-		Expect(errOut).To(Equal("unchanged: deployment/web in the namespace shop: serviceaccount_not_found: the manifests do not have its ServiceAccount\n"))
-		Expect(code).To(Equal(command.ExitOK))
 	})
 
 	DescribeTable("names what is wrong", func(ctx SpecContext, code int, want, input string, args ...string) {

@@ -103,12 +103,6 @@ var _ = Describe("migrate", Ordered, func() {
 		Expect(pod.Annotations).To(HaveKeyWithValue("lanyard.dev/injected", "aws"))
 	})
 
-	It("has nothing to do afterwards", func(ctx SpecContext) {
-		code, out, _ := lanyard(ctx, "migrate", "--from", "eks,azure", "--namespace", "moving")
-		Expect(code).To(Equal(command.ExitOK))
-		Expect(out).To(HaveSuffix("no ServiceAccounts to write\n"))
-	})
-
 	It("removes what is not needed any more", func(ctx SpecContext) {
 		code, out, _ := lanyard(ctx, "migrate", "--from", "eks", "--namespace", "moving", "--remove", "--write")
 		Expect(code).To(Equal(command.ExitOK))

@@ -270,7 +270,7 @@ var _ = Describe("trust issuer", func() {
 		Expect(os.Remove(keys)).To(Succeed())
 		code, out, _ = lanyard(ctx, check...)
 		Expect(code).To(Equal(command.ExitFailed))
-		Expect(out).To(ContainSubstring("status 404"))
+		Expect(out).To(And(ContainSubstring("status 404"), ContainSubstring("\n    Check the URL, and that this machine reaches it. To publish the documents: lanyard trust issuer --to PLACE\n")))
 	})
 
 	It("writes the commands of an upload", func(ctx SpecContext) {
