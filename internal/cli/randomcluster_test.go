@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -62,6 +63,9 @@ type randomCluster struct {
 	pods         []randomPod
 	mayCreate    bool
 	objects      map[string]any // by their paths
+
+	mu    sync.Mutex
+	reads map[string]int // of a command, by URI
 }
 
 // randomPod is a running pod, and how users write its workload. template is the pod as it was sent
@@ -123,12 +127,12 @@ func (c *randomCluster) namespace(t *testing.T, r *rand.Rand, name string) {
 			fields["f:"+key] = map[string]any{}
 		}
 		meta.ManagedFields = []metav1.ManagedFieldsEntry{{Time: &metav1.Time{Time: time.Unix(int64(annotated), 0)}, FieldsV1: metav1.NewFieldsV1(string(encode(t, map[string]any{"f:metadata": map[string]any{"f:annotations": fields}})))}}
-		if r.IntN(3) == 0 { // as of some API servers
+		if r.IntN(2) == 0 { // as of some API servers
 			meta.ManagedFields = nil
 		}
 		c.accounts[name+"/"+account], c.objects[path+"/serviceaccounts/"+account] = meta, &corev1.ServiceAccount{ObjectMeta: *meta}
 		for _, owner := range [][]string{{"Deployment", "ReplicaSet"}, {"StatefulSet"}, {"DaemonSet"}, {"Job"}, {"CronJob", "Job"}, {}} {
-			if r.IntN(3) == 0 {
+			if r.IntN(3) == 0 || len(owner) == 0 {
 				c.workload(t, r, meta, before, owner)
 			}
 		}
@@ -143,21 +147,24 @@ func randomValues(r *rand.Rand) map[string]string {
 	return values
 }
 
-// randomTemplate returns a random pod of a ServiceAccount.
-func randomTemplate(t *testing.T, r *rand.Rand, account *metav1.ObjectMeta) *corev1.Pod {
+// randomTemplate returns a random pod of a ServiceAccount, which is alone without an owner.
+func randomTemplate(t *testing.T, r *rand.Rand, account *metav1.ObjectMeta, isAlone bool) *corev1.Pod {
 	t.Helper()
 	pod := new(corev1.Pod)
 	if err := convert(randpod.New(r), pod); err != nil {
 		t.Fatal(err)
 	}
 	pod.ObjectMeta = metav1.ObjectMeta{Namespace: account.Namespace, Annotations: maps.Clone(choices[r.IntN(len(choices))]), Labels: map[string]string{}}
+	pod.Spec.ServiceAccountName = account.Name
+	// The last variable is a role of its own, which looks like an earlier role of the ServiceAccount. Without
+	// the template of an owner, only the times tell them apart.
+	if r.IntN(4) == 0 || isAlone && r.IntN(3) > 0 {
+		pod.Annotations, pod.Spec.InitContainers, pod.Spec.Containers = nil, nil, pod.Spec.Containers[:1]
+		pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "AWS_ROLE_ARN", Value: role + "3"}}
+		return pod
+	}
 	if r.IntN(4) == 0 {
 		pod.Labels["tier"] = "batch"
-	}
-	pod.Spec.ServiceAccountName = account.Name
-	if r.IntN(4) == 0 { // all containers have a role of their own, so none shows the role of the ServiceAccount
-		pod.Spec.InitContainers, pod.Spec.Containers = nil, pod.Spec.Containers[:1]
-		pod.Spec.Containers[0].Env = append(pod.Spec.Containers[0].Env, corev1.EnvVar{Name: "AWS_ROLE_ARN", Value: role + "3"})
 	}
 	for i := range pod.Spec.Containers {
 		container := &pod.Spec.Containers[i]
@@ -176,7 +183,7 @@ func randomTemplate(t *testing.T, r *rand.Rand, account *metav1.ObjectMeta) *cor
 // kinds of its owners, from the top.
 func (c *randomCluster) workload(t *testing.T, r *rand.Rand, account *metav1.ObjectMeta, before map[string]string, kinds []string) {
 	t.Helper()
-	p := randomPod{template: randomTemplate(t, r, account)}
+	p := randomPod{template: randomTemplate(t, r, account, len(kinds) == 0)}
 	name := account.Name + "-" + strings.ToLower(strings.Join(kinds, "-"))
 	var owners []metav1.OwnerReference
 	for _, each := range kinds {
@@ -245,6 +252,11 @@ func convert(from, to any) error {
 
 // ServeHTTP implements http.Handler.
 func (c *randomCluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method == http.MethodGet {
+		c.mu.Lock()
+		c.reads[r.URL.RequestURI()]++
+		c.mu.Unlock()
+	}
 	switch path := r.URL.Path; {
 	case r.Method == http.MethodPost && strings.HasSuffix(path, "/selfsubjectaccessreviews"):
 		reply(w, fmt.Sprintf(`{"kind":"SelfSubjectAccessReview","apiVersion":"authorization.k8s.io/v1","spec":{},"status":{"allowed":%t}}`, c.mayCreate))

@@ -30,6 +30,7 @@ import (
 func TestStatusAndExplainAgreeWithTheDecision(t *testing.T) {
 	t.Parallel()
 	seen := map[injected.State]int{}
+	byTime := map[bool]int{} // pods whose state depends on the time of the annotations, by randomPod.unchanged
 	for seed := range uint64(30) {
 		c := newRandomCluster(t, rand.New(rand.NewPCG(seed, 1)))
 		file := filepath.Join(t.TempDir(), "config.yaml")
@@ -49,6 +50,10 @@ func TestStatusAndExplainAgreeWithTheDecision(t *testing.T) {
 				t.Fatalf("seed %d: explain has %s for a new pod like %s %s, want %s: %s", seed, explanation.New.Outcome, p.Namespace, p.Name, outcome, explanation.New.Text)
 			}
 			seen[want]++
+			if p.unchanged = !p.unchanged; c.stateOf(t, p) != want {
+				byTime[!p.unchanged]++
+			}
+			p.unchanged = !p.unchanged
 			if !c.settings.AskForIdentity(c.account(p).Annotations) {
 				continue // status does not list it
 			}
@@ -68,6 +73,20 @@ func TestStatusAndExplainAgreeWithTheDecision(t *testing.T) {
 		if !maps.EqualFunc(got, wanted, maps.Equal) {
 			t.Fatalf("seed %d: status has %v, want %v: %s", seed, got, wanted, c)
 		}
+		for compared, want := range wanted { // explain counts the pods of a workload as status does
+			namespace, name, _ := strings.Cut(compared, " ")
+			if strings.HasPrefix(name, "pod/") {
+				continue
+			}
+			var explanation workload.Explanation
+			decode(t, c, &explanation, "explain", name, "--namespace", namespace, "--config", file, "-o", "json")
+			if explanation.Pods == nil || !maps.Equal(explanation.Pods.States, want) {
+				t.Fatalf("seed %d: explain has %s for %s, want %v: %s", seed, encode(t, explanation.Pods), compared, want, c)
+			}
+		}
+	}
+	if byTime[false] < 3 || byTime[true] < 3 {
+		t.Errorf("got %v pods whose state depends on the time of the annotations, want more", byTime)
 	}
 	for _, state := range workload.States() {
 		if seen[state.State] < 5 {
@@ -76,9 +95,17 @@ func TestStatusAndExplainAgreeWithTheDecision(t *testing.T) {
 	}
 }
 
-// decode decodes the output of a command.
+// decode decodes the output of a command, which reads each part of the cluster once.
 func decode(t *testing.T, c *randomCluster, into any, args ...string) {
 	t.Helper()
+	c.reads = map[string]int{}
+	defer func() {
+		for uri, n := range c.reads {
+			if n > 1 {
+				t.Errorf("%v: got %d reads of %s, want one", args, n, uri)
+			}
+		}
+	}()
 	_, out, errOut := runAgainst(t, c, "", args...)
 	if err := json.Unmarshal([]byte(out), into); err != nil {
 		t.Fatalf("%v: %v: %s%s", args, err, out, errOut)

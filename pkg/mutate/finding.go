@@ -14,19 +14,20 @@ import (
 
 // Finding is a problem with one container or with the whole pod.
 type Finding struct {
-	Reason reason.Reason
+	Reason reason.Reason `json:"reason"`
 	// Container is the name of the container. It is empty if the finding is about the whole pod.
-	Container string
+	Container string `json:"container,omitempty"`
 	// Field is the field of the container or pod, such as env[AWS_PROFILE] or
 	// metadata.annotations[lanyard.dev/containers], or empty.
-	Field string
+	Field string `json:"field,omitempty"`
 	// Got is the actual value of the field, and Want the allowed or missing one. Both may be
 	// empty. Got never contains the value of a variable other than a profile name.
-	Got, Want string
+	Got  string `json:"got,omitempty"`
+	Want string `json:"want,omitempty"`
 	// Detail describes the finding. It contains names of variables, but not their values.
-	Detail string
+	Detail string `json:"detail"`
 	// Fix is the next step for the user, or empty if there is nothing to do.
-	Fix string
+	Fix string `json:"fix,omitempty"`
 }
 
 // String formats the finding as an admission warning.

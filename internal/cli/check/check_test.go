@@ -675,7 +675,7 @@ func TestGuardMayBeOffDuringMigration(t *testing.T) {
 func TestLinks(t *testing.T) {
 	t.Parallel()
 	source := []byte(`"` + fleetPage + `"`)
-	for _, file := range []string{"check.go", "check_command.go", "read.go", "../workload/lister.go", "../../probe/probe.go"} {
+	for _, file := range []string{"check.go", "check_command.go", "read.go", "../workload/status_command.go", "../../probe/probe.go"} {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)

@@ -412,7 +412,7 @@ func (k *checkCommand) accountsOf(ctx context.Context, registration *admissionre
 	}
 	for _, namespace := range list {
 		if cluster.CalledFor(registration, k.settings, namespace) {
-			s.namespaces[namespace.Name] = workload.NewNamespace(k.settings, namespace, registration, true)
+			s.namespaces[namespace.Name] = workload.NewNamespace(k.settings, namespace, registration)
 		}
 	}
 	s.err = k.EachServiceAccount(ctx, scope, func(object *metav1.PartialObjectMetadata) error {

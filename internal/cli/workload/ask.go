@@ -5,16 +5,17 @@
 // pod would get. status lists them, and explain gives the reasons.
 //
 // An Asker sends the API server the dry run of a new pod. If the user may not create pods, it
-// evaluates the rules of the webhook here, on the objects that the user can read. A running is a pod
-// that exists; its state is the result of a comparison with a new pod. Namespace counts the pods of
-// one namespace at a time, so that the memory it needs does not grow with the cluster. The function
+// evaluates the rules of the webhook here, on the objects that the user can read. The state of a pod
+// that exists is the result of a comparison with a new pod. Namespace counts the pods of one
+// namespace at a time, so that the memory it needs does not grow with the cluster. The function
 // explain combines the answer about a new pod with a decision about the same pod.
 //
-//	ask.go                                    the credentials of a new pod
-//	state.go                                  the state of a running pod
-//	status.go, lister.go, status_command.go   the command status: pure, its reads, its output
-//	explain.go, explain_read.go, event.go, explain_command.go
-//	                                          the command explain, in the same order
+//	ask.go                       the credentials of a new pod
+//	state.go, shadow.go          the state of a running pod
+//	reader.go                    the reads of both commands
+//	status.go, status_command.go the command status: pure, and its output
+//	explain.go, explain_read.go, event.go, verify.go, explain_command.go
+//	                             the command explain: pure, its own reads, its output
 package workload
 
 import (
@@ -41,7 +42,6 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/probe"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/mutate"
-	"github.com/lanyard-dev/lanyard/pkg/mutate/injected"
 	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
 )
 
@@ -206,7 +206,7 @@ func (a *Asker) evaluate(namespace, serviceAccount *metav1.ObjectMeta, pod *unst
 	if err != nil {
 		return err
 	}
-	decision, err := Decide(a.settings, namespace, serviceAccount, raw)
+	decision, err := decide(a.settings, namespace, serviceAccount, raw)
 	if err != nil {
 		return err
 	}
@@ -217,49 +217,24 @@ func (a *Asker) evaluate(namespace, serviceAccount *metav1.ObjectMeta, pod *unst
 	return json.Unmarshal(raw, &answer.Pod.Object)
 }
 
-// Decide decides about the JSON of a new pod of the ServiceAccount, as the webhook does. The
+// decide decides about the JSON of a new pod of the ServiceAccount, as the webhook does. The
 // error is a *reason.Error if the webhook would deny the pod.
-func Decide(s *annotations.Settings, namespace, serviceAccount *metav1.ObjectMeta, pod []byte) (*mutate.Decision, error) {
+func decide(s *annotations.Settings, namespace, serviceAccount *metav1.ObjectMeta, pod []byte) (*mutate.Decision, error) {
 	read, err := mutate.ReadPod(pod, s)
 	if err != nil {
 		return nil, err
 	}
-	return mutate.Decide(s, Account(namespace, serviceAccount), annotations.NamespaceObject(namespace), read)
+	return mutate.Decide(s, accountOf(namespace, serviceAccount), annotations.NamespaceObject(namespace), read)
 }
 
-// Account converts a ServiceAccount for a decision. It returns nil for nil.
-func Account(namespace, serviceAccount *metav1.ObjectMeta) *annotations.Object {
+// accountOf converts a ServiceAccount for a decision. It returns nil for nil.
+func accountOf(namespace, serviceAccount *metav1.ObjectMeta) *annotations.Object {
 	if serviceAccount == nil {
 		return nil
 	}
 	account := annotations.ServiceAccountObject(serviceAccount)
 	account.Namespace = namespace.Name
 	return account
-}
-
-// Original returns a running pod, in JSON, as it was before Lanyard or another webhook gave it
-// credentials, for a dry run. unchanged is the parameter of injected.Compare, and decision is the
-// Decision of its result; it may be nil.
-func Original(pod []byte, s *annotations.Settings, unchanged bool, decision *mutate.Decision) (*unstructured.Unstructured, error) {
-	original := &unstructured.Unstructured{}
-	if err := json.Unmarshal(pod, &original.Object); err != nil {
-		return nil, err
-	}
-	var identities []annotations.Identity
-	if decision != nil {
-		identities = decision.Identities
-	}
-	if err := injected.RemoveAll(original.Object, s, unchanged, identities); err != nil {
-		return nil, err
-	}
-	name, given, values := original.GetName(), original.GetLabels(), original.GetAnnotations()
-	original.Object["metadata"] = map[string]any{}
-	original.SetGenerateName(name + "-")
-	original.SetLabels(given)
-	original.SetAnnotations(values)
-	delete(original.Object, "status")
-	unstructured.RemoveNestedField(original.Object, "spec", "ephemeralContainers")
-	return original, nil
 }
 
 // Denier is the part of the cluster that denies a pod.
@@ -300,6 +275,10 @@ func (d *Denial) Unwrap() error { return d.Err }
 // ShowsCall reports whether the denial proves that the API server called Lanyard. The guard
 // runs after the webhook. For a nil Denial, it returns false.
 func (d *Denial) ShowsCall() bool { return d != nil && (d.By == ByLanyard || d.By == ByGuard) }
+
+// isOthers reports whether another program than Lanyard denied the pod. For a nil Denial, it returns
+// false.
+func (d *Denial) isOthers() bool { return d != nil && (d.By == ByOther || d.By == ByFailedCall) }
 
 // ownWebhook matches the name of a webhook of Lanyard in the message of a failed call.
 var ownWebhook = regexp.MustCompile(regexp.QuoteMeta(`"`+cluster.PodWebhook+`"`) + "|" + regexp.QuoteMeta(`"`+cluster.ProbeWebhook+`"`))

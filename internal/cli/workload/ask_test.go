@@ -219,29 +219,36 @@ func TestLocalAnswers(t *testing.T) {
 		namespace      metav1.ObjectMeta
 		serviceAccount *metav1.ObjectMeta
 		registration   *admissionregistrationv1.MutatingWebhookConfiguration
+		unread         error // of the settings, which may have another default, provider or limit
 		want           string
 	}{
-		"an identity":                        {metav1.ObjectMeta{Name: "shop"}, serviceAccount(aws), nil, "local pod: aws"},
-		"no identity":                        {metav1.ObjectMeta{Name: "shop"}, serviceAccount(nil), nil, "local pod: "},
-		"a ServiceAccount that was not read": {metav1.ObjectMeta{Name: "shop"}, nil, nil, "local error: the ServiceAccount of the pod was not read"},
+		"an identity":                        {metav1.ObjectMeta{Name: "shop"}, serviceAccount(aws), nil, nil, "local pod: aws"},
+		"no identity":                        {metav1.ObjectMeta{Name: "shop"}, serviceAccount(nil), nil, nil, "local pod: "},
+		"a ServiceAccount that was not read": {metav1.ObjectMeta{Name: "shop"}, nil, nil, nil, "local error: the ServiceAccount of the pod was not read"},
 		"a mistake": {
-			metav1.ObjectMeta{Name: "shop"}, serviceAccount(map[string]string{"lanyard.dev/aws-role-arn": "x"}), nil,
+			metav1.ObjectMeta{Name: "shop"}, serviceAccount(map[string]string{"lanyard.dev/aws-role-arn": "x"}), nil, nil,
 			"local denied by lanyard invalid_annotation: serviceaccount \"shop/cart\": ",
 		},
 		"a policy of the namespace": {
-			metav1.ObjectMeta{Name: "shop", Annotations: map[string]string{"lanyard.dev/allowed-identities": "x"}}, serviceAccount(aws), nil,
+			metav1.ObjectMeta{Name: "shop", Annotations: map[string]string{"lanyard.dev/allowed-identities": "x"}}, serviceAccount(aws), nil, nil,
 			"local denied by lanyard identity_not_allowed: ",
 		},
-		"a namespace that opts out":              {metav1.ObjectMeta{Name: "shop", Labels: map[string]string{"lanyard.dev/inject": "disabled"}}, nil, nil, "local pod: "},
-		"a namespace that the settings exclude":  {metav1.ObjectMeta{Name: "kube-system"}, serviceAccount(aws), nil, "local pod: "},
-		"a namespace that the webhook excludes":  {metav1.ObjectMeta{Name: "shop"}, serviceAccount(aws), excluding, "local pod: "},
-		"a namespace that the webhook selects":   {metav1.ObjectMeta{Name: "shop", Labels: map[string]string{"injected": "yes"}}, serviceAccount(aws), excluding, "local pod: aws"},
-		"a registration without Lanyard's entry": {metav1.ObjectMeta{Name: "shop"}, serviceAccount(aws), &admissionregistrationv1.MutatingWebhookConfiguration{}, "local pod: "},
+		"a namespace that opts out":              {metav1.ObjectMeta{Name: "shop", Labels: map[string]string{"lanyard.dev/inject": "disabled"}}, nil, nil, nil, "local pod: "},
+		"a namespace that the settings exclude":  {metav1.ObjectMeta{Name: "kube-system"}, serviceAccount(aws), nil, nil, "local pod: "},
+		"a namespace that the webhook excludes":  {metav1.ObjectMeta{Name: "shop"}, serviceAccount(aws), excluding, nil, "local pod: "},
+		"a namespace that the webhook selects":   {metav1.ObjectMeta{Name: "shop", Labels: map[string]string{"injected": "yes"}}, serviceAccount(aws), excluding, nil, "local pod: aws"},
+		"a registration without Lanyard's entry": {metav1.ObjectMeta{Name: "shop"}, serviceAccount(aws), &admissionregistrationv1.MutatingWebhookConfiguration{}, nil, "local pod: "},
+		"an identity, and settings that were not read": {
+			metav1.ObjectMeta{Name: "shop"}, serviceAccount(aws), nil, errors.New("forbidden"),
+			"local error: --no-dry-run, and the settings of the webhook could not be read: forbidden; pass its configuration file with --config",
+		},
+		"no identity, and settings that were not read":             {metav1.ObjectMeta{Name: "shop"}, serviceAccount(nil), nil, errors.New("forbidden"), "local error: --no-dry-run, and the settings"},
+		"a namespace that the default settings of a webhook leave": {metav1.ObjectMeta{Name: "kube-system"}, serviceAccount(aws), nil, errors.New("forbidden"), "local pod: "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			fake := &server{}
-			asker := newAsker(t, fake, workload.Options{NoDryRun: true, Registration: test.registration})
+			asker := newAsker(t, fake, workload.Options{NoDryRun: true, Registration: test.registration, Unread: test.unread})
 			got := asker.Ask(t.Context(), &test.namespace, test.serviceAccount, newPod())
 			injected := kind(&got) == "local pod: aws"
 			if !strings.HasPrefix(kind(&got), test.want) || injected != (test.want == "local pod: aws") {
@@ -249,32 +256,6 @@ func TestLocalAnswers(t *testing.T) {
 			}
 			if fake.pods.Load()+fake.reviews.Load() > 0 {
 				t.Error("a request was sent")
-			}
-		})
-	}
-}
-
-// A default, a provider or a limit of the cluster may be missing here.
-func TestWithoutTheSettingsTheRulesAreNotEvaluated(t *testing.T) {
-	t.Parallel()
-	const unread = "local error: --no-dry-run, and the settings of the webhook could not be read: forbidden; pass its configuration file with --config"
-	for name, test := range map[string]struct {
-		namespace metav1.ObjectMeta
-		values    map[string]string
-		want      string
-	}{
-		"an identity":                     {metav1.ObjectMeta{Name: "shop"}, map[string]string{"lanyard.dev/aws-role-arn": role}, unread},
-		"an identity that is required":    {metav1.ObjectMeta{Name: "shop"}, nil, unread},
-		"a namespace without the webhook": {metav1.ObjectMeta{Name: "kube-system"}, nil, "local pod: "},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			asker := newAsker(t, &server{}, workload.Options{NoDryRun: true, Unread: errors.New("forbidden")})
-			object := serviceAccount(test.values)
-			object.Labels = map[string]string{"lanyard.dev/identity": "required"}
-			got := asker.Ask(t.Context(), &test.namespace, object, newPod())
-			if kind(&got) != test.want {
-				t.Errorf("got %q, want %q", kind(&got), test.want)
 			}
 		})
 	}

@@ -1,7 +1,7 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package workload_test
+package workload
 
 import (
 	"fmt"
@@ -12,8 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
-
-	"github.com/lanyard-dev/lanyard/internal/cli/workload"
 )
 
 // Each pod of a large cluster may have a ConfigMap of its own: a run reads a hundred, and says what
@@ -26,20 +24,20 @@ func TestTheNumberOfConfigMapsIsLimited(t *testing.T) {
 		pod := podOf(t, metav1.ObjectMeta{Name: fmt.Sprintf("pod-%03d", i)}, "")
 		name := fmt.Sprintf("env-%03d", i/2)
 		pod.Spec.Containers[0].EnvFrom = []corev1.EnvFromSource{{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: name}}}}
-		pod = injectedPod(t, pod, "new")
+		pod = injectFor(t, pod, aws)
 		pod.Namespace = "shop"
 		objects = append(objects, pod)
 		if i%2 == 0 {
 			objects = append(objects, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}, Data: map[string]string{"AWS_PROFILE": "x"}})
 		}
 	}
-	client, n, configMaps := fake.NewClientset(objects...), cart(t, true, true), workload.ConfigMapLimit{}
+	client, n, configMaps := fake.NewClientset(objects...), cart(t, true, true), ConfigMapLimit{}
 	if err := n.ReadPods(t.Context(), client, "", &configMaps); err != nil {
 		t.Fatal(err)
 	}
 	shadowed := 0
 	for _, row := range n.Rows() {
-		shadowed += row.States[workload.Shadowed]
+		shadowed += row.States[Shadowed]
 	}
 	reads := 0
 	for _, action := range client.Actions() {
@@ -50,7 +48,7 @@ func TestTheNumberOfConfigMapsIsLimited(t *testing.T) {
 	if f := configMaps.Finding(); shadowed != 200 || reads != 100 || !strings.HasPrefix(f.Text, "3 ConfigMaps with variables of containers were not read") || f.Fix == "" {
 		t.Errorf("got %d shadowed pods, %d reads and %+v, want 200 pods, 100 reads, and 3 that were left out", shadowed, reads, f)
 	}
-	if f := new(workload.ConfigMapLimit).Finding(); f.Text != "" {
+	if f := new(ConfigMapLimit).Finding(); f.Text != "" {
 		t.Errorf("got %+v", f)
 	}
 }

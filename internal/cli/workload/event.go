@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/cli-runtime/pkg/resource"
 
 	"github.com/lanyard-dev/lanyard/internal/cause"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
@@ -48,18 +47,18 @@ const (
 
 // event returns the finding about the newest event that explains why a pod has no token or
 // was not created, or nil if there is none or it is outdated.
-func (r *reader) event(ctx context.Context, info *resource.Info, n *NewPod) (*finding.Finding, error) {
-	if info.Mapping.Resource == command.CoreResource("serviceaccounts") {
+func (x *explainer) event(ctx context.Context, in *input, n *NewPod) (*finding.Finding, error) {
+	if x.info.Mapping.Resource == command.CoreResource("serviceaccounts") {
 		return nil, nil
 	}
-	targets := []string{command.NameOf(info)}
-	if r.in.Live != nil {
-		if owner := metav1.GetControllerOf(r.in.Live); owner != nil {
+	targets := []string{in.Object}
+	if in.Live != nil {
+		if owner := metav1.GetControllerOf(in.Live); owner != nil {
 			targets = append(targets, strings.ToLower(owner.Kind)+"/"+owner.Name)
 		}
 	}
-	events, err := r.events(ctx, targets)
-	if r.lacks(err, "the newest event about the token of the pod") {
+	events, err := x.events(ctx, targets)
+	if x.lacks(err, "the newest event about the token of the pod") {
 		return nil, nil
 	}
 	read := map[types.UID]bool{} // an object may have the name of one that is gone
@@ -70,11 +69,11 @@ func (r *reader) event(ctx context.Context, info *resource.Info, n *NewPod) (*fi
 			continue
 		}
 		read[uid] = true
-		object, err := r.involved(ctx, event, targets)
+		object, err := x.involved(ctx, event, targets)
 		if err != nil {
 			return nil, err
 		}
-		if object == nil || r.isOver(ctx, event, object) {
+		if object == nil || x.isOver(ctx, event, object) {
 			continue
 		}
 		return newEvent(event, n), nil
@@ -88,10 +87,10 @@ func objectOf(event *corev1.Event) string {
 }
 
 // events returns the events that may be about the targets or their pods, the newest first.
-func (r *reader) events(ctx context.Context, targets []string) ([]corev1.Event, error) {
+func (x *explainer) events(ctx context.Context, targets []string) ([]corev1.Event, error) {
 	var found []corev1.Event
 	for _, reason := range []string{failedMount, failedCreate} {
-		list, err := r.list(ctx, fields.Set{"reason": reason})
+		list, err := x.list(ctx, fields.Set{"reason": reason})
 		if err != nil {
 			return nil, err
 		}
@@ -106,8 +105,8 @@ func (r *reader) events(ctx context.Context, targets []string) ([]corev1.Event, 
 }
 
 // list returns the events of the namespace with these fields.
-func (r *reader) list(ctx context.Context, set fields.Set) ([]corev1.Event, error) {
-	list, err := r.typed.CoreV1().Events(r.in.Namespace.Name).List(ctx, metav1.ListOptions{FieldSelector: set.String()})
+func (x *explainer) list(ctx context.Context, set fields.Set) ([]corev1.Event, error) {
+	list, err := x.typed.CoreV1().Events(x.info.Namespace).List(ctx, metav1.ListOptions{FieldSelector: set.String()})
 	if err != nil {
 		return nil, fmt.Errorf("list events: %w", err)
 	}
@@ -140,12 +139,12 @@ func last(event *corev1.Event) time.Time {
 
 // involved returns the object of an event if it is one of the targets or belongs to one, or else
 // nil.
-func (r *reader) involved(ctx context.Context, event *corev1.Event, targets []string) (*unstructured.Unstructured, error) {
+func (x *explainer) involved(ctx context.Context, event *corev1.Event, targets []string) (*unstructured.Unstructured, error) {
 	about := event.InvolvedObject
 	var found *unstructured.Unstructured
 	next := &metav1.OwnerReference{APIVersion: about.APIVersion, Kind: about.Kind, Name: about.Name, UID: about.UID}
 	for n := 0; next != nil && n < maxOwners; n++ { // users can write references in a circle
-		object, err := r.ownerOf(ctx, next)
+		object, err := x.ownerOf(ctx, next)
 		if apierrors.IsNotFound(err) || err == nil && (object == nil || object.GetUID() != next.UID) {
 			return nil, nil
 		}
@@ -161,13 +160,13 @@ func (r *reader) involved(ctx context.Context, event *corev1.Event, targets []st
 }
 
 // isOver reports whether an event is outdated. A kubelet reports no success.
-func (r *reader) isOver(ctx context.Context, event *corev1.Event, object *unstructured.Unstructured) bool {
+func (x *explainer) isOver(ctx context.Context, event *corev1.Event, object *unstructured.Unstructured) bool {
 	at := last(event)
 	if event.Reason == failedMount {
 		phase, _, _ := unstructured.NestedString(object.Object, "status", "phase")
 		return phase != string(corev1.PodPending) && time.Since(at) > recent
 	}
-	created, err := r.list(ctx, fields.Set{"reason": "SuccessfulCreate", "involvedObject.uid": string(object.GetUID())})
+	created, err := x.list(ctx, fields.Set{"reason": "SuccessfulCreate", "involvedObject.uid": string(object.GetUID())})
 	return err == nil && slices.ContainsFunc(created, func(e corev1.Event) bool { return last(&e).After(at) })
 }
 

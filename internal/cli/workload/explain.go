@@ -12,8 +12,8 @@ import (
 	"strings"
 	"time"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/finding"
@@ -26,52 +26,36 @@ import (
 
 // input contains the objects and the answers about new pods.
 type input struct {
-	*annotations.Settings
+	// Namespace is the namespace of the object, with only a name if it was not read.
+	*Namespace
 	// Object is the object that the user asked about, for example deployment/cart.
 	Object string
-	// Namespace is the namespace of the object, with only a name if it was not read.
-	Namespace *metav1.ObjectMeta
-	// ServiceAccountName is the name that the pod has. ServiceAccount is nil if it was not
-	// read, or if it is Absent.
+	// ServiceAccountName is the name that the pod has, and Named reports whether the pod itself names
+	// it. ServiceAccount is nil if it was not read, or if it is Absent.
 	ServiceAccountName string
+	Named              bool
 	ServiceAccount     *metav1.ObjectMeta
 	Absent             bool
 	// Live is the pod that the user asked about, if any, and Owner is the workload that
 	// creates pods.
 	Live  metav1.Object
 	Owner topOwner
-	// Answer is the answer about the pod Sent. Got is the resulting pod, or nil if none would
-	// be created.
-	Sent, Got metav1.Object
-	Answer    Answer
+	// Answer is the answer about the pod Sent. Template is the same pod if it is of a template, and nil
+	// if the running pod has none.
+	Sent, Template *unstructured.Unstructured
+	Answer         Answer
 	// Probe is the answer about a second pod, which has the label of the probe, or nil if that
 	// pod was not sent.
 	Probe *Answer
-	// Called reports whether the API server calls Lanyard for the namespace. Registration is the
-	// webhook configuration, or nil if it was not read.
-	Called       bool
-	Registration *admissionregistrationv1.MutatingWebhookConfiguration
 	// Installation is nil if the user may not read it. Leftovers are of a removed installation.
 	Installation *cluster.Installation
 	Leftovers    []cluster.Leftover
-	// Unread reports whether the settings of the webhook are unknown.
-	Unread bool
-	// GuardProblem is the problem with the guard, or empty if the guard is in place.
-	GuardProblem string
-	// NoGuard reports whether the guard was read and denies nothing.
-	NoGuard bool
-	// Missing are the findings about rights that the user lacks.
-	Missing []finding.Finding
-	// Named reports whether the pod names its ServiceAccount. Askers are the ServiceAccounts of
-	// the namespace that ask for an identity, and Elsewhere the namespaces with one of the same
-	// name. They are only set if the ServiceAccount itself asks for nothing.
-	Named     bool
+	guard
+	// Askers are the ServiceAccounts of the namespace that ask for an identity, and Elsewhere the
+	// namespaces with one of the same name. They are only set if the ServiceAccount itself asks for
+	// nothing.
 	Askers    []string
 	Elsewhere []string
-	// ConfigMaps are the variables that containers take from ConfigMaps, and Secrets the Secrets
-	// that they take variables from. Nobody reads Secrets.
-	ConfigMaps ConfigMaps
-	Secrets    []string
 }
 
 // topOwner is the workload that a pod belongs to.
@@ -114,8 +98,8 @@ type Explanation struct {
 	Guard cluster.Guard `json:"guard,omitempty"`
 	// GuardProblem is the problem with the guard, or empty if the guard is in place.
 	GuardProblem string `json:"guardProblem,omitempty"`
-	// noGuard reports whether the guard is the reason for GuardOff.
-	noGuard bool
+	// noGuard is Row.NoGuard.
+	noGuard string
 	// Findings are all findings: about the ServiceAccount, new pods, the pod, its newest event, and
 	// rights that the user lacks.
 	Findings []finding.Finding `json:"findings"`
@@ -171,18 +155,8 @@ type Container struct {
 	Token bool `json:"token"`
 	// Providers are the providers whose variables point to a file in the token volume.
 	Providers []string `json:"providers,omitempty"`
-	// Reasons are the findings of Lanyard about this container.
-	Reasons []Reason `json:"reasons,omitempty"`
-}
-
-// Reason is a finding about a container. The fields are those of mutate.Finding.
-type Reason struct {
-	Reason reason.Reason `json:"reason"`
-	Field  string        `json:"field,omitempty"`
-	Got    string        `json:"got,omitempty"`
-	Want   string        `json:"want,omitempty"`
-	Detail string        `json:"detail"`
-	Fix    string        `json:"fix,omitempty"`
+	// Reasons are the findings of Lanyard about this container, whose name they do not repeat.
+	Reasons []mutate.Finding `json:"reasons,omitempty"`
 }
 
 // Live is about a running pod.
@@ -216,13 +190,10 @@ func explain(in *input) *Explanation {
 		New:               in.new(),
 		InjectedBy:        in.Installation.InjectedBy(),
 		AllowedIdentities: in.Namespace.Annotations[annotations.AllowedIdentities],
-		GuardProblem:      in.GuardProblem,
+		GuardProblem:      in.problem,
 	}
 	if object := in.metadata(); in.asks() || in.waits() || cluster.Unguarded(in.Settings, object) {
-		e.Guard = cluster.GuardOf(in.Settings, object, in.Called)
-		if e.noGuard = in.NoGuard && e.Guard == cluster.GuardOn; e.noGuard {
-			e.Guard = cluster.GuardOff
-		}
+		e.Guard, e.noGuard = in.guard.judge(cluster.GuardOf(in.Settings, object, in.called))
 	}
 	if in.Answer.Local != "" && e.New.Outcome != injected.Unknown {
 		e.New.Local, e.New.Limits = true, "other webhooks, policies and quotas were not asked, so it is unknown whether the API server can call Lanyard"
@@ -233,19 +204,23 @@ func explain(in *input) *Explanation {
 	e.New.About = "new pods"
 	e.Findings = append(e.Findings, e.New.Finding)
 	if in.Live != nil {
-		e.Live = in.live(&e.New)
+		e.Live = in.explainLive(&e.New)
 		e.Live.About = "this pod"
 		e.Findings = append(e.Findings, e.Live.Finding)
 		e.Findings = append(e.Findings, in.verification()...)
 	}
 	e.Findings = append(e.Findings, in.secrets()...)
-	e.Findings = append(e.Findings, in.Missing...)
 	return e
 }
 
 // secrets returns a finding for each Secret that the pod takes variables from.
 func (in *input) secrets() (found []finding.Finding) {
-	for _, name := range in.Secrets {
+	text, err := json.Marshal(in.Sent)
+	if err != nil || !in.asks() {
+		return nil
+	}
+	_, secrets, _ := sourcesOf(text) // the API server says what is wrong with the template of a custom kind
+	for _, name := range secrets {
 		found = append(found, finding.Finding{
 			Status: finding.NotApplicable, About: "secret/" + name, Reason: "secret_not_read",
 			Text: fmt.Sprintf("the pod takes variables from the Secret %s, which lanyard does not read. A key such as AWS_ACCESS_KEY_ID makes SDKs ignore the injected identity", name),
@@ -277,7 +252,7 @@ func (in *input) serviceAccount() ServiceAccount {
 		Name: in.ServiceAccountName, Exists: !in.Absent, Read: in.ServiceAccount != nil,
 		Identities: identitiesOf(in.Settings, object.Annotations), Required: in.waits(),
 	}
-	if in.Called && in.asks() && !annotations.IsGuarded(object.Labels[annotations.IdentityLabel]) {
+	if in.called && in.asks() && !annotations.IsGuarded(object.Labels[annotations.IdentityLabel]) {
 		account.label = finding.Finding{
 			Status: finding.Warning, About: "serviceaccount/" + account.Name, Reason: "unguarded", Text: "it lacks the guard's label",
 			Fix: "Add the guard's label: lanyard label serviceaccounts --namespace " + in.Namespace.Name,
@@ -340,7 +315,7 @@ func (in *input) new() NewPod {
 	case answer.Err != nil:
 		return in.unknown()
 	}
-	if in.Got.GetAnnotations()[annotations.Injected] != "" {
+	if in.Answer.Pod.GetAnnotations()[annotations.Injected] != "" {
 		return in.injected()
 	}
 	return in.without()
@@ -354,7 +329,7 @@ func (in *input) unknown() NewPod {
 	switch {
 	case in.ServiceAccount == nil:
 		n.Fix = "Ask an administrator to bind the ClusterRole \"view\" to you in the namespace " + in.Namespace.Name + "."
-	case in.Unread:
+	case in.unread:
 		n.Fix = "Pass the webhook's configuration file with --config."
 	}
 	return n
@@ -362,13 +337,13 @@ func (in *input) unknown() NewPod {
 
 // injected describes a new pod that gets credentials.
 func (in *input) injected() NewPod {
-	providers := in.Got.GetAnnotations()[annotations.Injected]
+	providers := in.Answer.Pod.GetAnnotations()[annotations.Injected]
 	n := NewPod{Outcome: Injected, Finding: finding.Finding{Status: finding.OK, Reason: string(reason.Injected), Text: "a new pod gets " + strings.ReplaceAll(providers, ",", ", ")}}
-	if !in.Called {
+	if !in.called {
 		n.Text = "the pod template has Lanyard's annotations, but Lanyard is not called for the namespace"
 	}
 	decision, _ := in.decide()
-	n.Containers = in.containers(in.Got, decision)
+	n.Containers = in.containers(in.Answer.Pod, decision)
 	if decision == nil {
 		n.Warnings = in.warnings()
 		return n
@@ -386,13 +361,13 @@ func (in *input) injected() NewPod {
 
 // ownCredentials returns the first container that keeps credentials of its own, and the finding
 // about it, if no container uses the injected ones.
-func ownCredentials(containers []Container) (name string, own *Reason) {
+func ownCredentials(containers []Container) (name string, own *mutate.Finding) {
 	for i := range containers {
 		c := &containers[i]
 		if len(c.Providers) > 0 {
 			return "", nil
 		}
-		at := slices.IndexFunc(c.Reasons, func(r Reason) bool { return r.Reason == reason.EnvironmentTaken })
+		at := slices.IndexFunc(c.Reasons, func(r mutate.Finding) bool { return r.Reason == reason.EnvironmentTaken })
 		if at >= 0 && own == nil {
 			name, own = c.Name, &c.Reasons[at]
 		}
@@ -407,7 +382,7 @@ func (in *input) shadows(decision *mutate.Decision) []mutate.Finding {
 	if err != nil {
 		return nil
 	}
-	found, err := in.ConfigMaps.Shadows(text, decision)
+	found, err := in.variables.shadows(text, decision)
 	if err != nil { // the pod template of a custom kind has a mistake
 		return nil
 	}
@@ -470,7 +445,7 @@ func (in *input) denied() NewPod {
 		n.Fix = fixes[denial.Reason]
 	case denial.By == ByNoCall:
 		n.Fix, n.Link = callFix(denial.Message)
-	case denial.By == ByGuard && !in.Called:
+	case denial.By == ByGuard && !in.called:
 		return in.insists()
 	case denial.By == ByGuard && in.ServiceAccount != nil && !in.asks() && in.Sent.GetLabels()[annotations.IdentityLabel] != "":
 		n.Fix = fixes[reason.ForeignInjection]
@@ -520,15 +495,16 @@ func (in *input) decide() (*mutate.Decision, error) {
 	if err != nil {
 		return nil, err
 	}
-	return Decide(in.Settings, in.Namespace, in.ServiceAccount, text)
+	return decide(in.Settings, &in.Namespace.ObjectMeta, in.ServiceAccount, text)
 }
 
 // without returns the reason why a new pod gets no credentials.
 func (in *input) without() NewPod {
 	decision, err := in.decide()
 	pod, _ := in.ParsePod(in.Sent.GetAnnotations(), in.Sent.GetLabels()[annotations.Inject])
+	called, _ := in.calls(in.Sent.GetLabels())
 	switch {
-	case pod.Insists && in.Answer.Local != "" && !in.called() && !in.NoGuard && !in.absent():
+	case pod.Insists && in.Answer.Local != "" && !called && !in.off && !in.absent():
 		return in.insists()
 	case decision == nil && err == nil:
 		return NewPod{Outcome: injected.Without, Finding: finding.Finding{
@@ -552,7 +528,7 @@ func (in *input) without() NewPod {
 	case reason.Injected, reason.AlreadyInjected:
 		return in.uncalled()
 	}
-	if !in.called() {
+	if !called {
 		return in.uncalled()
 	}
 	return in.leftOut(decision)
@@ -560,7 +536,7 @@ func (in *input) without() NewPod {
 
 // leftOut describes a new pod in which no container gets credentials.
 func (in *input) leftOut(decision *mutate.Decision) NewPod {
-	if leavesNothing(decision) && in.Answer.Local != "" && !in.NoGuard {
+	if leavesNothing(decision) && in.Answer.Local != "" && !in.off {
 		return in.deniedByItsLists(decision)
 	}
 	fix := ""
@@ -613,22 +589,15 @@ func (in *input) removal() string {
 	return "Remove it, or install Lanyard again: " + cluster.Remove(in.Leftovers)
 }
 
-// called reports whether the API server calls Lanyard for the pod Sent, judging by the webhook
-// configuration.
-func (in *input) called() bool {
-	selected, _ := cluster.Selects(in.Registration, in.Sent.GetLabels())
-	return in.Called && selected
-}
-
 // uncalled returns the reason why the API server did not call Lanyard for the pod Sent.
 func (in *input) uncalled() NewPod {
 	n := problem(injected.Without, "", "", checkFix)
-	selected, certain := cluster.Selects(in.Registration, in.Sent.GetLabels())
+	selected, certain := cluster.Selects(in.registration, in.Sent.GetLabels())
 	switch {
 	case in.absent():
 		n.Outcome, n.Reason, n.Text = injected.Excluded, "not_installed", "Lanyard is not installed, so no pod gets credentials"
 		n.Fix = "Install it. To see whether the cluster is ready: lanyard check --pre"
-	case !in.Called:
+	case !in.called:
 		n.Outcome, n.Text = injected.Excluded, "Lanyard is not called for the namespace: "+in.exclusion()
 		n.Fix = "Move the workload to another namespace, or include this one."
 	case !selected:
@@ -639,7 +608,7 @@ func (in *input) uncalled() NewPod {
 		n.Fix, n.Link = callFix(in.unreachable())
 	case in.Probe != nil && in.Probe.Problem() != nil && !in.Probe.Denial.ShowsCall():
 		n.Text, n.Fix = "the API server did not call Lanyard for this pod. The cause is unknown, because the probe pod was not created: "+in.Probe.Problem().Error(), checkFix
-	case certain && in.Registration != nil:
+	case certain && in.registration != nil:
 		n.Text, n.Fix = "the API server did not call Lanyard for this pod, though it can, and the webhook "+cluster.PodWebhook+" selects it", checkFix
 	default:
 		n.Text = "the API server did not call Lanyard for this pod, though it can: the webhook " + cluster.PodWebhook + " does not select it"
@@ -691,7 +660,7 @@ func (in *input) hint() hint {
 func (in *input) peer(p *peer.Peer) hint {
 	adopted := slices.Contains(in.Peers, p.Name)
 	switch {
-	case adopted && in.Called:
+	case adopted && in.called:
 		return hint{": " + p.Identity[0] + " is not adopted yet", "Adopt it: lanyard label serviceaccounts --namespace " + in.Namespace.Name, true}
 	case adopted:
 		return hint{": " + p.Identity[0] + " is not adopted, because Lanyard is not called for the namespace: " + in.exclusion(),
@@ -710,7 +679,8 @@ func (in *input) containers(pod metav1.Object, decision *mutate.Decision) []Cont
 		if decision != nil {
 			for _, f := range decision.Findings {
 				if f.Container == c.Name {
-					c.Reasons = append(c.Reasons, Reason{f.Reason, f.Field, f.Got, f.Want, f.Detail, f.Fix})
+					f.Container = ""
+					c.Reasons = append(c.Reasons, f)
 				}
 			}
 		}
@@ -731,6 +701,9 @@ func (in *input) read(pod metav1.Object) *injected.Pod {
 	return read
 }
 
+// noPod stands for the outcomes without a new pod: Denied and Unknown.
+const noPod injected.State = "no pod"
+
 // sentences describe running pods. The first row that matches the state and, if set, the
 // outcome for new pods and the origin of the credentials applies.
 var sentences = []struct {
@@ -741,6 +714,7 @@ var sentences = []struct {
 }{
 	{injected.None, "", others, "it has the credentials of another webhook, and its ServiceAccount asks Lanyard for none"},
 	{injected.Current, "", others, "it has the credentials of a new pod, from another webhook"},
+	{injected.Excluded, "", others, "it has the credentials of another webhook, and Lanyard is not called for it"},
 	{injected.Excluded, "", nowhere, "it has no credentials, because Lanyard is not called for it"},
 	{injected.Excluded, "", anywhere, "it has credentials from when Lanyard was still called for it"},
 	{injected.OptedOut, "", anywhere, "it asks for no credentials"},
@@ -749,6 +723,10 @@ var sentences = []struct {
 	{injected.Unknown, injected.Without, nowhere, "it has no credentials, like a new pod"},
 	{injected.Unknown, Denied, anywhere, "it cannot be compared with a new pod, which is denied"},
 	{injected.Unknown, "", anywhere, "it cannot be compared with a new pod, whose credentials are unknown"},
+	{injected.Without, noPod, anywhere, "it has no credentials, and its ServiceAccount asks for some"},
+	{injected.Stale, noPod, anywhere, "its credentials differ from those that its ServiceAccount asks for"},
+	{injected.Current, noPod, anywhere, "it has the credentials that its ServiceAccount asks for"},
+	{Shadowed, noPod, anywhere, "it has the credentials that its ServiceAccount asks for, but SDKs may ignore them"},
 	{injected.Without, "", anywhere, "it has no credentials, and a new pod gets some"},
 	{injected.Stale, injected.Without, anywhere, "it has credentials, and a new pod gets none"},
 	{injected.Stale, injected.None, anywhere, "it has credentials, and a new pod gets none"},
@@ -778,55 +756,34 @@ func (in *input) origin() origin {
 	return anywhere
 }
 
-// judge compares the running pod with a new one, as lanyard status does. If the pod differs, it uses
-// the API server's answer about a new pod.
-func (in *input) judge() verdict {
-	v, err := in.running()
-	if err != nil { // the pod of a custom kind has a mistake
-		return verdict{Comparison: injected.Comparison{State: injected.Unknown}}
+// live returns the running pod with its state by the rules of the webhook.
+func (in *input) live() (*pod, error) {
+	if in.ServiceAccount != nil {
+		in.keep(in.metadata())
 	}
-	decided := v.State != injected.Unknown && in.Answer.Local != "" && !v.OfOthers
-	switch {
-	case v.State == injected.OptedOut, v.State == injected.Excluded:
-		return v
-	case in.Got == nil:
-		return verdict{Comparison: injected.Comparison{State: injected.Unknown}}
-	case !v.Ask && !v.OfOthers, decided:
-		return v
-	}
-	v.settle(in.read(in.Live).Against(in.read(in.Got)))
-	if v.State == injected.Unknown && in.ServiceAccount != nil && !in.asks() {
-		v.State = injected.None
-	}
-	return v
+	return in.newPod(in.Live, in.ServiceAccountName)
 }
 
-// running judges the running pod without asking the API server.
-func (in *input) running() (verdict, error) {
-	n := NewNamespace(in.Settings, in.Namespace, in.Registration, in.Called)
-	n.unread, n.variables = in.Unread, in.ConfigMaps
-	var comparer *injected.Comparer
-	if in.ServiceAccount != nil {
-		comparer = n.comparer(in.ServiceAccount)
+// judge returns the state of the running pod, as status does.
+func (in *input) judge() (verdict, error) {
+	live, err := in.live()
+	if err == nil && live.Ask {
+		err = (&question{pods: []*pod{live}, template: in.Template}).answered(&in.Answer)
 	}
-	r, err := n.running(in.Live, comparer, in.since())
 	if err != nil {
 		return verdict{}, err
 	}
-	return r.judge()
+	return live.verdict, nil
 }
 
-// since returns the time after which pods were created with the current annotations of the
-// ServiceAccount, or the zero value if that is unknown.
-func (in *input) since() time.Time {
-	return cluster.UnchangedSince(cmp.Or(in.ServiceAccount, new(metav1.ObjectMeta)))
-}
-
-// live describes the running pod, compared with a new one.
-func (in *input) live(n *NewPod) *Live {
+// explainLive describes the running pod, compared with a new one.
+func (in *input) explainLive(n *NewPod) *Live {
 	pod := in.Live
 	created, annotated := pod.GetCreationTimestamp(), cluster.Annotated(&in.metadata().ObjectMeta)
-	judged, from := in.judge(), in.origin()
+	judged, err := in.judge()
+	if err != nil { // the pod of a custom kind has a mistake
+		judged.State = injected.Unknown
+	}
 	l := &Live{
 		State: judged.State, Differences: judged.Differences,
 		Injected: pod.GetAnnotations()[annotations.Injected], Created: created.UTC().Format(time.RFC3339),
@@ -834,7 +791,7 @@ func (in *input) live(n *NewPod) *Live {
 		Containers:           in.containers(pod, nil),
 	}
 	for _, s := range sentences {
-		if s.state == l.State && (s.outcome == "" || s.outcome == n.Outcome) && (s.origin == anywhere || s.origin == from) {
+		if s.state == l.State && (s.outcome == "" || s.outcome == n.Outcome || s.outcome == noPod && in.Answer.Pod == nil) && (s.origin == anywhere || s.origin == in.origin()) {
 			l.Text = s.why
 			break
 		}
@@ -897,4 +854,32 @@ func (in *input) restart() string {
 		return fmt.Sprintf("Restart %s with the program that manages it, or delete the pod, if its controller creates a new one: %s", o.Name, remove)
 	}
 	return recreated + remove
+}
+
+// addPods adds the findings about running pods.
+func (e *Explanation) addPods(result *statusResult, in *input) {
+	if result.Summary.Pods > 0 {
+		e.Pods = &result.Summary
+	}
+	for _, f := range result.Findings {
+		// What is unknown about its own new pods is explained already.
+		if f.Reason != string(injected.Unknown) || in.Owner.Name == "" {
+			f.About = aboutPods
+			e.Findings = append(e.Findings, f)
+		}
+	}
+	if Outdated(result.Summary.States) == 0 {
+		return
+	}
+	f := result.outdated(e.Object)
+	f.Status, f.About = finding.Failed, aboutPods
+	if in.Owner.Name != "" { // otherwise a ServiceAccount, of any number of workloads
+		f.Fix = in.restart()
+	}
+	e.Findings = append(e.Findings, f)
+}
+
+// problems returns the number of pods that need attention.
+func (s *summary) problems() int {
+	return Outdated(s.States) + s.States[Shadowed] + s.States[injected.Unknown]
 }

@@ -4,12 +4,11 @@
 package workload
 
 import (
-	"bytes"
 	"encoding/json"
-	"slices"
-	"strings"
+	"maps"
 
-	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
@@ -58,68 +57,102 @@ func Outdated(pods map[injected.State]int) int {
 	return n
 }
 
-// running is a running pod of a namespace.
+// pod is a running pod of a namespace, and its state.
+type pod struct {
+	name, serviceAccount string
+	owner                *metav1.OwnerReference
+	verdict
+	// running is the pod itself. status keeps it only until the state is known: a large cluster has
+	// very many pods.
+	running *running
+}
+
+// verdict is the state of a running pod, and what is known about it.
+type verdict struct {
+	injected.Comparison
+	// Shadows are findings about variables that make SDKs ignore the credentials, if the pod has any.
+	Shadows []mutate.Finding
+	// Problem says why the state is unknown, and Local why the API server was not asked about a pod
+	// that differs from a new one.
+	Problem, Local string
+	// Ask reports whether a dry run may give a more precise answer.
+	Ask bool
+}
+
+// running is the JSON of a running pod, and what its state depends on.
 type running struct {
 	*Namespace
 	// comparer compares the pods of its ServiceAccount, or is nil if the ServiceAccount was not
-	// read.
-	comparer *injected.Comparer
-	// pod is the JSON of the pod, and labels and annotations are its metadata.
-	pod                 []byte
+	// read. asks reports whether the ServiceAccount asks for an identity.
+	comparer            *injected.Comparer
+	asks                bool
+	text                []byte
 	labels, annotations map[string]string
 	// unchanged is the parameter of injected.Compare.
 	unchanged bool
 }
 
-// verdict is the state of a running pod.
-type verdict struct {
-	injected.Comparison
-	// Shadows are findings about variables that make SDKs ignore the credentials. They are set
-	// only if the pod has credentials.
-	Shadows []mutate.Finding
-	// Problem says why the state is unknown.
-	Problem string
-	// Ask reports whether a dry run may give a more precise answer.
-	Ask bool
+// newPod returns a running pod with its state, as far as it is known without a dry run. It returns an
+// error only if the object is not a pod.
+func (n *Namespace) newPod(object metav1.Object, serviceAccount string) (*pod, error) {
+	text, err := json.Marshal(object)
+	if err != nil {
+		return nil, err
+	}
+	r := &running{Namespace: n, text: text, labels: object.GetLabels(), annotations: object.GetAnnotations()}
+	if found := n.accounts[serviceAccount]; found != nil {
+		read := n.serviceAccount(serviceAccount)
+		if n.comparers[serviceAccount] == nil {
+			n.comparers[serviceAccount] = injected.NewComparer(n.Settings, accountOf(&n.ObjectMeta, read), annotations.NamespaceObject(&n.ObjectMeta))
+		}
+		r.comparer, r.asks, r.unchanged = n.comparers[serviceAccount], n.AskForIdentity(read.Annotations), cluster.IsUnchanged(object, found.unchanged)
+	}
+	p := &pod{name: object.GetName(), serviceAccount: serviceAccount, owner: cluster.ControllerOf("Pod", object), running: r}
+	if p.verdict, err = r.judge(); err != nil {
+		return nil, err
+	}
+	return p, p.shadow()
 }
 
-// judge returns the state of a running pod, without asking the API server. It returns an error only
-// if the JSON is not a pod.
-func (r *running) judge() (verdict, error) {
+// judge returns the state of the pod by the rules of the webhook.
+func (r *running) judge() (v verdict, err error) {
 	if selection, _ := r.ParsePod(r.annotations, r.labels[annotations.Inject]); selection.OptOut {
-		return verdict{Comparison: injected.Comparison{State: injected.OptedOut}}, nil
+		v.State = injected.OptedOut
+		return v, nil
 	}
-	v := verdict{Comparison: injected.Comparison{State: injected.Unknown}, Ask: true}
+	v.State = injected.Unknown
 	if r.comparer != nil {
-		compared, err := r.comparer.Compare(r.pod, r.unchanged)
-		if err != nil {
-			return verdict{}, err
-		}
-		v.Comparison = compared
-		if v.Decision != nil {
-			if v.Shadows, err = r.variables.Shadows(r.pod, v.Decision); err != nil {
-				return verdict{}, err
-			}
+		if v.Comparison, err = r.comparer.Compare(r.text, r.unchanged); err != nil {
+			return v, err
 		}
 	}
-	selected, certain := cluster.Selects(r.registration, r.labelsAtCreation())
+	called, certain := r.calls(r.labelsAtCreation())
 	switch {
 	case v.State == injected.OptedOut:
-		v.Ask = false
-	case !r.called || !selected:
-		v = verdict{Comparison: injected.Comparison{State: injected.Excluded}}
+	case !called:
+		v.Comparison = injected.Comparison{State: injected.Excluded}
 	case r.comparer == nil, r.unread: // only the cluster knows
+		v.Ask = true
 	case v.Denial != nil:
-		v.Problem = "a new pod is denied: " + v.Denial.Error()
+		v.Problem, v.Ask = "a new pod is denied: "+v.Denial.Error(), true
 	case v.Decision.Reason == reason.NoIdentity && len(v.Differences) > 0: // of a webhook that is not adopted yet
-		v.State, v.Differences, v.Ask = injected.None, nil, false
+		v.State, v.Differences, v.Ask = injected.None, nil, v.OfOthers
 	case v.State == injected.Without && !certain:
-		v.State, v.Problem = injected.Unknown, "the webhook has matchConditions, which only the API server evaluates"
-	case v.State != injected.Stale && v.State != injected.Without && !v.OfOthers:
-		v.Ask = false
-		v.settle(v.Comparison)
+		v.State, v.Problem, v.Ask = injected.Unknown, "the webhook has matchConditions, which only the API server evaluates", true
+	default:
+		v.Ask = v.State == injected.Stale || v.State == injected.Without || v.OfOthers
 	}
 	return v, nil
+}
+
+// shadow looks for variables that make SDKs ignore the credentials of the pod, also in the ConfigMaps
+// that were read.
+func (p *pod) shadow() (err error) {
+	if p.Decision != nil {
+		p.Shadows, err = p.running.variables.shadows(p.running.text, p.Decision)
+		p.settle(p.Comparison)
+	}
+	return err
 }
 
 // settle sets the result of a comparison, perhaps with a pod of the API server. A current pod is
@@ -130,125 +163,67 @@ func (v *verdict) settle(c injected.Comparison) {
 	}
 }
 
+// answered sets the state by the answer about a new pod, if that is more precise. fresh is the pod of
+// the answer, or nil if it says no more than the rules: without a template, a pod that was evaluated
+// here is the pod that judge has compared.
+func (p *pod) answered(answer *Answer, fresh *injected.Pod) error {
+	n, unknown := p.running.Namespace, injected.Comparison{State: injected.Unknown}
+	switch denial := answer.Denial; {
+	case answer.Err != nil:
+		p.Comparison, p.Problem = unknown, "the credentials of a new pod are unknown: "+answer.Err.Error()
+	case denial.isOthers() && answer.Local == "" && !n.unread:
+		p.Local = "the pod of the dry run was denied, but not by Lanyard: " + denial.Error()
+	case denial != nil:
+		p.Comparison, p.Problem = unknown, "a new pod is denied: "+denial.Error()
+	case fresh == nil:
+		p.Local = answer.Local
+	default:
+		live, err := injected.Read(json.RawMessage(p.running.text), n.Settings)
+		if err != nil {
+			return err
+		}
+		p.settle(live.Against(fresh))
+		p.Problem, p.Local = "", answer.Local
+		if p.State == injected.Unknown && p.running.comparer != nil && !p.running.asks {
+			p.State = injected.None
+		} else if p.State == injected.Unknown {
+			p.Problem = "a new pod has no credentials from Lanyard, as if it were not called: see lanyard explain"
+		}
+	}
+	return nil
+}
+
+// original returns the pod, for a dry run, as it was before Lanyard or another webhook gave it
+// credentials.
+func (p *pod) original() (*unstructured.Unstructured, error) {
+	original := &unstructured.Unstructured{}
+	if err := json.Unmarshal(p.running.text, &original.Object); err != nil {
+		return nil, err
+	}
+	var identities []annotations.Identity
+	if p.Decision != nil {
+		identities = p.Decision.Identities
+	}
+	if err := injected.RemoveAll(original.Object, p.running.Settings, p.running.unchanged, identities); err != nil {
+		return nil, err
+	}
+	name, given, values := original.GetName(), original.GetLabels(), original.GetAnnotations()
+	original.Object["metadata"] = map[string]any{}
+	original.SetGenerateName(name + "-")
+	original.SetLabels(given)
+	original.SetAnnotations(values)
+	delete(original.Object, "status")
+	unstructured.RemoveNestedField(original.Object, "spec", "ephemeralContainers")
+	return original, nil
+}
+
 // labelsAtCreation returns the labels of the pod without Lanyard's, as the objectSelector saw
 // them before the injection.
 func (r *running) labelsAtCreation() map[string]string {
 	if r.annotations[annotations.Injected] == "" || r.labels[annotations.IdentityLabel] != annotations.IdentityInjected {
 		return r.labels
 	}
-	labels := map[string]string{}
-	for key, value := range r.labels {
-		if key != annotations.IdentityLabel {
-			labels[key] = value
-		}
-	}
+	labels := maps.Clone(r.labels)
+	delete(labels, annotations.IdentityLabel)
 	return labels
-}
-
-// ConfigMaps contains the variables in the ConfigMaps of a namespace, by the names of the ConfigMaps.
-// It contains only variables that may make SDKs ignore an identity.
-type ConfigMaps map[string]map[string]string
-
-// containers returns the containers of a pod in JSON.
-func containers(pod []byte) ([]corev1.Container, error) {
-	var read corev1.Pod
-	err := json.Unmarshal(pod, &read)
-	return slices.Concat(read.Spec.InitContainers, read.Spec.Containers), err
-}
-
-// sourcesOf returns the names of the ConfigMaps and of the Secrets whose keys are variables of a
-// container of the pod.
-func sourcesOf(pod []byte) (configMaps, secrets []string, err error) {
-	if !bytes.Contains(pod, []byte(`"envFrom"`)) { // as in most pods, which are then not decoded
-		return nil, nil, nil
-	}
-	list, err := containers(pod)
-	for i := range list {
-		for _, from := range list[i].EnvFrom {
-			switch {
-			case from.ConfigMapRef != nil && !slices.Contains(configMaps, from.ConfigMapRef.Name):
-				configMaps = append(configMaps, from.ConfigMapRef.Name)
-			case from.SecretRef != nil && !slices.Contains(secrets, from.SecretRef.Name):
-				secrets = append(secrets, from.SecretRef.Name)
-			}
-		}
-	}
-	return configMaps, secrets, err
-}
-
-// Add adds the relevant variables of a ConfigMap.
-func (m ConfigMaps) Add(s *annotations.Settings, name string, data map[string]string) {
-	m[name] = map[string]string{}
-	for _, p := range s.Providers {
-		for _, shadow := range p.Shadows {
-			if value, found := data[shadow.Name]; found && shadow.Harms(value, false) {
-				m[name][shadow.Name] = value
-			}
-		}
-	}
-}
-
-// Shadows returns the findings about variables that make SDKs ignore the credentials: those of the
-// decision about a pod, and those about ConfigMaps. pod is JSON.
-func (m ConfigMaps) Shadows(pod []byte, d *mutate.Decision) ([]mutate.Finding, error) {
-	var found []mutate.Finding
-	for _, f := range d.Findings {
-		if f.Reason == reason.EnvironmentShadowed {
-			found = append(found, f)
-		}
-	}
-	if len(m) == 0 {
-		return found, nil
-	}
-	list, err := containers(pod)
-	if err != nil {
-		return found, err
-	}
-	for i := range list {
-		c := &list[i]
-		if !slices.ContainsFunc(d.Findings, func(f mutate.Finding) bool { return f.Container == c.Name && f.Reason == reason.ContainerNotSelected }) {
-			found = append(found, m.of(c, d.Identities)...)
-		}
-	}
-	return found, nil
-}
-
-// of returns the findings about the ConfigMaps used by one container.
-func (m ConfigMaps) of(c *corev1.Container, identities []annotations.Identity) (found []mutate.Finding) {
-	for _, from := range c.EnvFrom {
-		if from.ConfigMapRef == nil || from.Prefix != "" {
-			continue
-		}
-		for i := range identities {
-			if f := m.finding(c, from.ConfigMapRef.Name, &identities[i]); f != nil {
-				found = append(found, *f)
-			}
-		}
-	}
-	return found
-}
-
-// finding returns the finding about the variables of one ConfigMap that shadow an identity, or nil.
-// A container's own variable hides the variable of the ConfigMap.
-func (m ConfigMaps) finding(c *corev1.Container, name string, identity *annotations.Identity) *mutate.Finding {
-	p := identity.Provider
-	var names []string
-	for _, shadow := range p.Shadows {
-		value, found := m[name][shadow.Name]
-		own := slices.ContainsFunc(c.Env, func(v corev1.EnvVar) bool { return v.Name == shadow.Name })
-		profile := p.Profiles != nil && slices.Contains(p.Profiles.Selectors, shadow.Name) &&
-			slices.ContainsFunc(identity.Profiles, func(p annotations.Profile) bool { return p.Name == value })
-		if found && !own && !profile && !identity.TokenAlone {
-			names = append(names, shadow.Name)
-		}
-	}
-	if len(names) == 0 {
-		return nil
-	}
-	list := strings.Join(names, ", ")
-	return &mutate.Finding{
-		Reason: reason.EnvironmentShadowed, Container: c.Name, Field: "envFrom[" + name + "]",
-		Detail: "it takes " + list + " from the ConfigMap " + name + ", which SDKs may prefer to the injected " + p.Name + " identity",
-		Fix:    "Remove " + list + " from the ConfigMap " + name + ".",
-	}
 }

@@ -5,7 +5,6 @@ package workload
 
 import (
 	"cmp"
-	"encoding/json"
 	"maps"
 	"slices"
 	"strings"
@@ -57,10 +56,12 @@ func (r *Row) Outdated() int { return Outdated(r.States) }
 type Namespace struct {
 	metav1.ObjectMeta
 	*annotations.Settings
+	// called reports whether the API server calls Lanyard for the namespace.
 	called bool
 	// unread reports whether the settings are only the built-in defaults, or the namespace was not
 	// read.
-	unread       bool
+	unread bool
+	// registration is the webhook configuration, or nil if it was not read.
 	registration *admissionregistrationv1.MutatingWebhookConfiguration
 	accounts     map[string]*account
 	// owners are the objects of the kinds in read.
@@ -68,7 +69,7 @@ type Namespace struct {
 	read   map[string]bool
 	pods   []*pod
 	// variables are the relevant variables in ConfigMaps that containers use.
-	variables ConfigMaps
+	variables configMaps
 	// comparers compare the pods of a ServiceAccount, while the pods are read.
 	comparers map[string]*injected.Comparer
 }
@@ -92,44 +93,35 @@ type owner struct {
 	above *metav1.OwnerReference
 }
 
-// pod contains the parts of a pod that are kept.
-type pod struct {
-	name           string
-	serviceAccount string
-	owner          *metav1.OwnerReference
-	state          injected.State
-	// problem says why the state is Unknown, and local why the API server was not asked about
-	// a pod that differs.
-	problem, local string
-	// differences is set for a pod that another webhook injected.
-	differences []injected.Difference
-	shadows     []mutate.Finding
-	// sources is set if the state depends on ConfigMaps that have not been read yet.
-	sources *running
-	// running is the pod, and original is the JSON of the pod as it was created. They are kept only
-	// until the API server has been asked.
-	running  *injected.Pod
-	original []byte
+// NewNamespace returns a namespace without objects. registration is the webhook configuration, or nil
+// if it was not read.
+func NewNamespace(s *annotations.Settings, meta *metav1.ObjectMeta, registration *admissionregistrationv1.MutatingWebhookConfiguration) *Namespace {
+	return &Namespace{
+		ObjectMeta: *meta, Settings: s, called: cluster.CalledFor(registration, s, meta), registration: registration,
+		variables: configMaps{}, accounts: map[string]*account{}, owners: map[types.UID]owner{}, read: map[string]bool{}, comparers: map[string]*injected.Comparer{},
+	}
 }
 
-// NewNamespace returns a namespace without objects. called reports whether Lanyard is called for
-// the namespace, and registration is the webhook configuration, or nil if it was not read.
-func NewNamespace(s *annotations.Settings, meta *metav1.ObjectMeta, registration *admissionregistrationv1.MutatingWebhookConfiguration, called bool) *Namespace {
-	return &Namespace{
-		ObjectMeta: *meta, Settings: s, called: called, registration: registration,
-		accounts: map[string]*account{}, owners: map[types.UID]owner{}, read: map[string]bool{}, comparers: map[string]*injected.Comparer{},
-	}
+// calls reports whether the API server calls Lanyard for a pod with these labels, judging by the
+// webhook configuration, and whether that is certain.
+func (n *Namespace) calls(labels map[string]string) (called, certain bool) {
+	selected, certain := cluster.Selects(n.registration, labels)
+	return n.called && selected, certain
 }
 
 // AddServiceAccount adds a ServiceAccount if it asks for an identity.
 func (n *Namespace) AddServiceAccount(object *metav1.PartialObjectMetadata) {
+	if cluster.Unguarded(n.Settings, object) || n.AskForIdentity(object.Annotations) {
+		n.keep(object)
+	}
+}
+
+// keep adds a ServiceAccount.
+func (n *Namespace) keep(object *metav1.PartialObjectMetadata) {
 	values := object.Annotations
-	switch {
-	case cluster.Unguarded(n.Settings, object):
+	if cluster.Unguarded(n.Settings, object) {
 		values = maps.Clone(values)
 		maps.Copy(values, peer.Adopt(n.Settings, peer.Of(n.Settings), object.Annotations).Set)
-	case !n.AskForIdentity(values):
-		return
 	}
 	found := &account{
 		guard: cluster.GuardOf(n.Settings, object, n.called), label: object.Labels[annotations.IdentityLabel],
@@ -146,8 +138,8 @@ func (n *Namespace) AddServiceAccount(object *metav1.PartialObjectMetadata) {
 	n.accounts[object.Name] = found
 }
 
-// ServiceAccount returns the parts of a ServiceAccount that Lanyard reads.
-func (n *Namespace) ServiceAccount(name string) *metav1.ObjectMeta {
+// serviceAccount returns the parts of a ServiceAccount that Lanyard reads.
+func (n *Namespace) serviceAccount(name string) *metav1.ObjectMeta {
 	found, meta := n.accounts[name], &metav1.ObjectMeta{Name: name, Annotations: map[string]string{}}
 	for i := 0; i < len(found.values); i += 2 {
 		meta.Annotations[found.values[i]] = found.values[i+1]
@@ -160,100 +152,65 @@ func (n *Namespace) ServiceAccount(name string) *metav1.ObjectMeta {
 // of the namespace matters.
 func (n *Namespace) Empty() bool { return len(n.accounts) == 0 }
 
-// AddPod adds a pod that has not ended, if its ServiceAccount asks for an identity, and works out
-// its state.
-func (n *Namespace) AddPod(object *corev1.Pod) {
+// addPod adds a pod that has not ended, if its ServiceAccount asks for an identity.
+func (n *Namespace) addPod(object *corev1.Pod) error {
 	name := cmp.Or(object.Spec.ServiceAccountName, cluster.DefaultServiceAccount)
-	found, asks := n.accounts[name]
 	_, mirror := object.Annotations[annotations.MirrorPod]
-	if !asks || mirror || object.Status.Phase == corev1.PodSucceeded || object.Status.Phase == corev1.PodFailed {
-		return
-	}
-	p := &pod{name: object.Name, serviceAccount: name, owner: cluster.ControllerOf("Pod", object)}
-	n.pods = append(n.pods, p)
-	object.ManagedFields = nil // which can be large
-	if n.comparers[name] == nil {
-		n.comparers[name] = n.comparer(n.ServiceAccount(name))
-	}
-	r, err := n.running(object, n.comparers[name], found.unchanged)
-	if err == nil {
-		err = n.judge(p, r)
-	}
-	if err != nil {
-		panic(err) // a typed pod can be encoded, and decoded
-	}
-}
-
-// comparer returns a Comparer for the pods of a ServiceAccount.
-func (n *Namespace) comparer(serviceAccount *metav1.ObjectMeta) *injected.Comparer {
-	return injected.NewComparer(n.Settings, Account(&n.ObjectMeta, serviceAccount), annotations.NamespaceObject(&n.ObjectMeta))
-}
-
-// running returns a running pod. since is the result of cluster.UnchangedSince.
-func (n *Namespace) running(object metav1.Object, comparer *injected.Comparer, since time.Time) (*running, error) {
-	text, err := json.Marshal(object)
-	return &running{n, comparer, text, object.GetLabels(), object.GetAnnotations(), cluster.IsUnchanged(object, since)}, err
-}
-
-// judge sets the state of a pod. It keeps the pod itself if the API server must be asked about it,
-// or if it takes variables from ConfigMaps.
-func (n *Namespace) judge(p *pod, r *running) error {
-	verdict, err := r.judge()
-	if err != nil {
-		return err
-	}
-	p.state, p.differences, p.problem, p.shadows, p.sources = verdict.State, verdict.Differences, verdict.Problem, verdict.Shadows, nil
-	if p.state == injected.Current && !verdict.Ask && n.variables == nil {
-		if configMaps, _, err := sourcesOf(r.pod); err == nil && len(configMaps) > 0 {
-			p.sources = r
-		}
-	}
-	if !verdict.Ask {
+	if n.accounts[name] == nil || mirror || object.Status.Phase == corev1.PodSucceeded || object.Status.Phase == corev1.PodFailed {
 		return nil
 	}
-	original, err := Original(r.pod, n.Settings, r.unchanged, verdict.Decision)
+	object.ManagedFields = nil // which can be large
+	p, err := n.newPod(object, name)
 	if err != nil {
 		return err
 	}
-	if p.running, err = injected.Read(json.RawMessage(r.pod), n.Settings); err == nil {
-		p.original, err = json.Marshal(original.Object)
+	n.pods = append(n.pods, p)
+	if !p.Ask && (p.State != injected.Current || len(p.configMaps()) == 0) {
+		p.final()
 	}
-	return err
+	return nil
 }
 
-// ConfigMaps returns the names of the ConfigMaps that the states of pods depend on.
-func (n *Namespace) ConfigMaps() []string {
-	var names []string
+// final forgets what the state of a pod depends on.
+func (p *pod) final() { p.running, p.Decision = nil, nil }
+
+// configMaps returns the names of the ConfigMaps that the state of a pod may depend on.
+func (p *pod) configMaps() []string {
+	if p.running == nil || p.Decision == nil {
+		return nil
+	}
+	names, _, _ := sourcesOf(p.running.text) // which is a pod
+	return names
+}
+
+// configMaps returns the names of the ConfigMaps that the states of pods depend on.
+func (n *Namespace) configMaps() (names []string) {
 	for _, p := range n.pods {
-		if p.sources == nil {
-			continue
-		}
-		configMaps, _, _ := sourcesOf(p.sources.pod) // judge has read them
-		names = append(names, configMaps...)
+		names = append(names, p.configMaps()...)
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
 }
 
-// SetConfigMaps works out the states that depend on ConfigMaps.
-func (n *Namespace) SetConfigMaps(variables ConfigMaps) error {
-	if n.variables = variables; variables == nil {
-		n.variables = ConfigMaps{}
-	}
+// settle looks for the pods that the variables of ConfigMaps shadow.
+func (n *Namespace) settle() error {
 	for _, p := range n.pods {
-		if p.sources == nil {
+		if p.running == nil {
 			continue
 		}
-		if err := n.judge(p, p.sources); err != nil {
+		if err := p.shadow(); err != nil {
 			return err
+		}
+		if !p.Ask {
+			p.final()
 		}
 	}
 	return nil
 }
 
-// Select keeps only the pods of the named objects: pods, their owners, workloads and
+// choose keeps only the pods of the named objects: pods, their owners, workloads and
 // ServiceAccounts, such as deployment/cart.
-func (n *Namespace) Select(names []string) {
+func (n *Namespace) choose(names []string) {
 	n.pods = slices.DeleteFunc(n.pods, func(p *pod) bool {
 		return !slices.ContainsFunc(names, func(name string) bool {
 			return name == n.workload(p) || name == "pod/"+p.name || name == n.ownerName(p.owner) || name == "serviceaccount/"+p.serviceAccount
@@ -265,10 +222,10 @@ func (n *Namespace) Select(names []string) {
 	})
 }
 
-// UnreadOwners returns the kinds of Kubernetes that own the pods, or their owners, and were
-// not returned before. The caller adds their objects, and calls UnreadOwners again until it
+// unreadOwners returns the kinds of Kubernetes that own the pods, or their owners, and were
+// not returned before. The caller adds their objects, and calls unreadOwners again until it
 // returns none.
-func (n *Namespace) UnreadOwners() []cluster.Kind {
+func (n *Namespace) unreadOwners() []cluster.Kind {
 	var kinds []cluster.Kind
 	add := func(reference *metav1.OwnerReference) {
 		if reference == nil {
@@ -289,8 +246,8 @@ func (n *Namespace) UnreadOwners() []cluster.Kind {
 	return kinds
 }
 
-// AddOwner adds an object that owns pods, or their owners.
-func (n *Namespace) AddOwner(kind *cluster.Kind, object *metav1.PartialObjectMetadata) {
+// addOwner adds an object that owns pods, or their owners.
+func (n *Namespace) addOwner(kind *cluster.Kind, object *metav1.PartialObjectMetadata) {
 	o := owner{kind: kind.Kind, name: kind.Name(object.Name)}
 	if kind.Kind == "ReplicaSet" || kind.Kind == "Job" {
 		o.above = cluster.ControllerOf(kind.Kind, object)
@@ -321,32 +278,27 @@ func (n *Namespace) workload(p *pod) string {
 	return cmp.Or(n.ownerName(n.owners[p.owner.UID].above), n.ownerName(p.owner), "pod/"+p.name)
 }
 
-// Question is a dry run that is needed to find out what a new pod would get. It covers the
+// question is a dry run that is needed to find out what a new pod would get. It covers the
 // pods of one owner and ServiceAccount that seem to differ from a new pod, or that another
 // webhook injected.
-type Question struct {
-	namespace *Namespace
-	pods      []*pod
-	template  *unstructured.Unstructured
+type question struct {
+	pods []*pod
+	// template is the pod of the owner's template, or nil. It shows what the containers set
+	// themselves, which a running pod may hide.
+	template *unstructured.Unstructured
 }
 
-// Owner returns the owner of the pods, or nil if they have none. Its template shows what the
-// containers set themselves, which a running pod may hide.
-func (q *Question) Owner() *metav1.OwnerReference { return q.pods[0].owner }
-
-// SetTemplate sets the pod of the owner's template, which Ask then sends.
-func (q *Question) SetTemplate(pod *unstructured.Unstructured) { q.template = pod }
-
-// Questions returns the questions that only the API server can answer.
-func (n *Namespace) Questions() []*Question {
+// questions returns the questions that only the API server can answer. Pods whose ServiceAccount asks
+// for nothing need none.
+func (n *Namespace) questions() []*question {
 	type id struct {
 		serviceAccount, pod string
 		owner               types.UID
 	}
-	byOwner := map[id]*Question{}
-	var questions []*Question
+	byOwner := map[id]*question{}
+	var questions []*question
 	for _, p := range n.pods {
-		if p.original == nil {
+		if !p.Ask || p.State == injected.None {
 			continue
 		}
 		key := id{serviceAccount: p.serviceAccount, pod: p.name}
@@ -354,7 +306,7 @@ func (n *Namespace) Questions() []*Question {
 			key.pod, key.owner = "", p.owner.UID
 		}
 		if byOwner[key] == nil {
-			byOwner[key] = &Question{namespace: n}
+			byOwner[key] = new(question)
 			questions = append(questions, byOwner[key])
 		}
 		byOwner[key].pods = append(byOwner[key].pods, p)
@@ -362,45 +314,29 @@ func (n *Namespace) Questions() []*Question {
 	return questions
 }
 
-// Ask sends the pod of the template, or else the first of the pods as it was created, and
-// sets the states of all pods by the answer. If another program denies the pod, or the API
-// server cannot be asked, the states do not change. asker is the method of an Asker.
-func (q *Question) Ask(asker func(namespace, serviceAccount *metav1.ObjectMeta, pod *unstructured.Unstructured) Answer) error {
-	n := q.namespace
-	original := q.template
-	if original == nil {
-		original = &unstructured.Unstructured{}
-		if err := json.Unmarshal(q.pods[0].original, &original.Object); err != nil {
-			return err
-		}
+// pod returns the pod to send: that of the template, or else the first of the pods as it was created.
+func (q *question) pod() (*unstructured.Unstructured, error) {
+	if q.template != nil {
+		return q.template, nil
 	}
-	answer := asker(&n.ObjectMeta, n.ServiceAccount(q.pods[0].serviceAccount), original)
+	return q.pods[0].original()
+}
+
+// answered sets the states of the pods.
+func (q *question) answered(answer *Answer) error {
 	var fresh *injected.Pod
 	if answer.Pod != nil && (answer.Local == "" || q.template != nil) {
 		var err error
-		if fresh, err = injected.Read(answer.Pod.Object, n.Settings); err != nil {
+		if fresh, err = injected.Read(answer.Pod.Object, q.pods[0].running.Settings); err != nil {
 			return err
 		}
 	}
 	for _, p := range q.pods {
-		switch denial := answer.Denial; {
-		case answer.Err != nil:
-			p.state, p.problem = injected.Unknown, "the credentials of a new pod are unknown: "+answer.Err.Error()
-		case denial != nil && denial.By == ByOther && answer.Local == "" && !n.unread:
-			p.local = "the pod of the dry run was denied, but not by Lanyard: " + denial.Error()
-		case denial != nil:
-			p.state, p.problem = injected.Unknown, "a new pod is denied: "+denial.Error()
-		case answer.Local != "" && fresh == nil:
-			p.local = answer.Local
-		default:
-			verdict := verdict{Shadows: p.shadows}
-			verdict.settle(p.running.Against(fresh))
-			p.local, p.differences = answer.Local, verdict.Differences
-			if p.state, p.problem = verdict.State, ""; p.state == injected.Unknown {
-				p.problem = "a new pod has no credentials from Lanyard, as if it were not called: see lanyard explain"
-			}
+		if err := p.answered(answer, fresh); err != nil {
+			return err
 		}
-		p.running, p.original = nil, nil
+		p.Ask = false
+		p.final()
 	}
 	return nil
 }
@@ -441,21 +377,21 @@ func (n *Namespace) row(serviceAccount string) Row {
 // count adds one pod.
 func (r *Row) count(p *pod) {
 	r.Pods++
-	r.States[p.state]++
-	for _, f := range p.shadows {
-		if p.state == Shadowed && !slices.Contains(r.Shadows, f) {
+	r.States[p.State]++
+	for _, f := range p.Shadows {
+		if p.State == Shadowed && !slices.Contains(r.Shadows, f) {
 			r.Shadows = append(r.Shadows, f)
 		}
 	}
-	for _, d := range p.differences {
+	for _, d := range p.Differences {
 		if !slices.Contains(r.Differences, d) {
 			r.Differences = append(r.Differences, d)
 		}
 	}
 	switch {
-	case p.state == injected.Unknown && !strings.Contains(r.Problem, p.problem):
-		r.Problem = strings.TrimPrefix(r.Problem+"; "+p.problem, "; ")
-	case p.state == injected.Stale || p.state == injected.Without:
-		r.Local = cmp.Or(r.Local, p.local)
+	case p.State == injected.Unknown && !strings.Contains(r.Problem, p.Problem):
+		r.Problem = strings.TrimPrefix(r.Problem+"; "+p.Problem, "; ")
+	case p.State == injected.Stale || p.State == injected.Without:
+		r.Local = cmp.Or(r.Local, p.Local)
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 
@@ -332,26 +333,41 @@ func (s *summary) String() string {
 	return fmt.Sprintf("%d %s: %s", s.Pods, pods, s.counts())
 }
 
+// notInstalled is the finding about a cluster without an installation.
+func notInstalled() finding.Finding {
+	return finding.Finding{
+		Status: finding.Failed, About: "registration", Reason: "not_installed", Text: "Lanyard is not installed, so no new pod gets credentials",
+		Fix: "To see what is missing or left over: lanyard check", Link: finding.Page("cli/check.md"),
+	}
+}
+
 // write writes the rows. A table is written incrementally, namespace by namespace.
 func (k *statusCommand) write(ctx context.Context) error {
 	result := newStatusResult(&k.query)
 	result.stale = k.stale
 	p := command.NewPage(k.Out)
-	err := eachNamespace(ctx, k.CLI, &k.query, func(rows []Row, found []finding.Finding) error {
-		result.add(rows, found)
-		if k.ForPeople() {
-			result.Print(p)
+	defer k.Progress("reading ServiceAccounts")()
+	r, err := newReader(ctx, k.CLI, &k.query)
+	if err == nil {
+		result.InjectedBy = r.installation.InjectedBy()
+		if r.installation != nil && r.installation.Absent() {
+			result.add(nil, []finding.Finding{notInstalled()})
 		}
-		return p.Err
-	})
-	if err != nil {
+		err = r.eachNamespace(ctx, func(rows []Row, found []finding.Finding) error {
+			result.add(rows, found)
+			if k.ForPeople() {
+				result.Print(p)
+			}
+			return p.Err
+		})
+	}
+	switch {
+	case apierrors.IsForbidden(err) && k.query.scope == metav1.NamespaceAll:
+		return fmt.Errorf("%w. Name a namespace with --namespace", err)
+	case err != nil:
 		return err
 	}
 	result.conclude()
-	if parts, err := k.Survey(); err == nil {
-		installation, _ := parts.Installation(ctx) // an error is among the findings
-		result.InjectedBy = installation.InjectedBy()
-	}
 	if k.ForPeople() {
 		result.printEnd(p)
 		return cmp.Or(p.Err, result.err())

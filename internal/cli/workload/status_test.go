@@ -1,16 +1,13 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package workload_test
+package workload
 
 import (
-	"encoding/json"
 	"errors"
-	"maps"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -20,12 +17,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
-	"github.com/lanyard-dev/lanyard/internal/cli/workload"
 	"github.com/lanyard-dev/lanyard/internal/peer"
 	"github.com/lanyard-dev/lanyard/internal/probe"
-	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/mutate/injected"
-	"github.com/lanyard-dev/lanyard/test/support/inject"
 	"github.com/lanyard-dev/lanyard/test/support/peers"
 )
 
@@ -46,10 +40,18 @@ func owned(name, kind, owner string) metav1.ObjectMeta {
 }
 
 // addOwner adds an object that owns others.
-func addOwner(n *workload.Namespace, kind string, meta metav1.ObjectMeta) {
+func addOwner(n *Namespace, kind string, meta metav1.ObjectMeta) {
 	found, _ := cluster.ByName(kind)
 	meta.UID = types.UID(kind + "/" + meta.Name)
-	n.AddOwner(&found, &metav1.PartialObjectMetadata{ObjectMeta: meta})
+	n.addOwner(&found, &metav1.PartialObjectMetadata{ObjectMeta: meta})
+}
+
+// add adds a running pod.
+func add(t *testing.T, n *Namespace, pod *corev1.Pod) {
+	t.Helper()
+	if err := n.addPod(pod); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // podOf returns a running pod of the ServiceAccount cart. If role is not empty, it was injected
@@ -58,21 +60,9 @@ func podOf(t *testing.T, meta metav1.ObjectMeta, role string) *corev1.Pod {
 	t.Helper()
 	pod := &corev1.Pod{ObjectMeta: meta, Spec: corev1.PodSpec{ServiceAccountName: "cart", Containers: []corev1.Container{{Name: "main"}}}, Status: corev1.PodStatus{Phase: corev1.PodRunning}}
 	if role != "" {
-		return injectedPod(t, pod, role)
+		return injectFor(t, pod, awsRole(role))
 	}
 	return pod
-}
-
-// injectedPod returns the pod as Lanyard changes it for a role.
-func injectedPod(t *testing.T, pod *corev1.Pod, role string) *corev1.Pod {
-	t.Helper()
-	return injectedFor(t, pod, awsRole(role))
-}
-
-// injectedFor is injectedPod with the annotations of the ServiceAccount.
-func injectedFor(t *testing.T, pod *corev1.Pod, values map[string]string) *corev1.Pod {
-	t.Helper()
-	return inject.Pod(t, newSettings(t), &annotations.Object{Namespace: "shop", Name: "cart", Annotations: values}, pod)
 }
 
 func awsRole(name string) map[string]string {
@@ -82,9 +72,10 @@ func awsRole(name string) map[string]string {
 var aws = awsRole("new")
 
 // cart returns a namespace with an annotated ServiceAccount and a Deployment.
-func cart(t *testing.T, called, labelled bool) *workload.Namespace {
+func cart(t *testing.T, called, labelled bool) *Namespace {
 	t.Helper()
-	n := workload.NewNamespace(newSettings(t), &metav1.ObjectMeta{Name: "shop"}, nil, called)
+	n := NewNamespace(newSettings(t), &metav1.ObjectMeta{Name: "shop"}, nil)
+	n.called = called
 	n.AddServiceAccount(object("cart", aws, labelled))
 	addOwner(n, "Deployment", metav1.ObjectMeta{Name: "cart"})
 	addOwner(n, "ReplicaSet", owned("cart-1", "Deployment", "cart"))
@@ -95,38 +86,38 @@ func cart(t *testing.T, called, labelled bool) *workload.Namespace {
 func TestPodsAreCountedByWorkload(t *testing.T) {
 	t.Parallel()
 	n := cart(t, true, true)
-	n.AddPod(podOf(t, owned("cart-1-a", "ReplicaSet", "cart-1"), "new"))
-	n.AddPod(podOf(t, owned("cart-1-b", "ReplicaSet", "cart-1"), "old"))
-	n.AddPod(podOf(t, owned("cart-1-c", "ReplicaSet", "cart-1"), ""))
-	n.AddPod(podOf(t, owned("db-0", "StatefulSet", "db"), "new"))
-	n.AddPod(podOf(t, metav1.ObjectMeta{Name: "alone"}, ""))
+	add(t, n, podOf(t, owned("cart-1-a", "ReplicaSet", "cart-1"), "new"))
+	add(t, n, podOf(t, owned("cart-1-b", "ReplicaSet", "cart-1"), "old"))
+	add(t, n, podOf(t, owned("cart-1-c", "ReplicaSet", "cart-1"), ""))
+	add(t, n, podOf(t, owned("db-0", "StatefulSet", "db"), "new"))
+	add(t, n, podOf(t, metav1.ObjectMeta{Name: "alone"}, ""))
 	optedOut := podOf(t, owned("cart-1-d", "ReplicaSet", "cart-1"), "")
 	optedOut.Labels = map[string]string{"lanyard.dev/inject": "false"}
-	n.AddPod(optedOut)
+	add(t, n, optedOut)
 	optedOut = podOf(t, owned("cart-1-f", "ReplicaSet", "cart-1"), "")
 	optedOut.Annotations = map[string]string{"lanyard.dev/inject": "false"}
-	n.AddPod(optedOut)
+	add(t, n, optedOut)
 	for _, phase := range []corev1.PodPhase{corev1.PodSucceeded, corev1.PodFailed} {
 		done := podOf(t, owned("cart-1-e", "ReplicaSet", "cart-1"), "old")
 		done.Status.Phase = phase
-		n.AddPod(done)
+		add(t, n, done)
 	}
 	mirror := podOf(t, metav1.ObjectMeta{Name: "mirror", Annotations: map[string]string{"kubernetes.io/config.mirror": "x"}}, "")
-	n.AddPod(mirror)
+	add(t, n, mirror)
 	other := podOf(t, metav1.ObjectMeta{Name: "other"}, "")
 	other.Spec.ServiceAccountName = ""
-	n.AddPod(other)
+	add(t, n, other)
 
-	if questions := n.Questions(); len(questions) != 2 {
+	if questions := n.questions(); len(questions) != 2 {
 		t.Fatalf("got %d questions, want one for cart-1, and one for alone", len(questions))
 	}
-	row := func(name string, pods int, states map[injected.State]int) workload.Row {
-		return workload.Row{
+	row := func(name string, pods int, states map[injected.State]int) Row {
+		return Row{
 			Namespace: "shop", ServiceAccount: "cart", Providers: []string{"aws"}, Guard: cluster.GuardOn,
 			Workload: name, Pods: pods, States: states,
 		}
 	}
-	want := []workload.Row{
+	want := []Row{
 		row("deployment/cart", 5, map[injected.State]int{injected.Current: 1, injected.Stale: 1, injected.Without: 1, injected.OptedOut: 2}),
 		row("pod/alone", 1, map[injected.State]int{injected.Without: 1}),
 		row("statefulset/db", 1, map[injected.State]int{injected.Current: 1}),
@@ -142,8 +133,6 @@ func TestPodsAreCountedByWorkload(t *testing.T) {
 	}
 }
 
-// Whoever creates a pod writes its ownerReferences, and restart --stale restarts the
-// workload of the pod.
 // During a switch, pods have the credentials of the other webhook until they are replaced.
 func TestPodsWithTheTokenOfAPeerAreNotWithout(t *testing.T) {
 	t.Parallel()
@@ -162,18 +151,18 @@ func TestPodsWithTheTokenOfAPeerAreNotWithout(t *testing.T) {
 		pod.Spec.Containers = []corev1.Container{{Name: "main", VolumeMounts: []corev1.VolumeMount{{Name: volume, MountPath: "/token"}}}}
 		return pod
 	}
-	n := workload.NewNamespace(s, &metav1.ObjectMeta{Name: "shop"}, nil, true)
+	n := NewNamespace(s, &metav1.ObjectMeta{Name: "shop"}, nil)
 	n.AddServiceAccount(object("cart", aws, true))
 	// The names of the volumes are not the same in all versions of a webhook.
-	n.AddPod(theirs("eks", "aws-iam-token", "sts.amazonaws.com"))
-	n.AddPod(theirs("renamed", "reserved-1234", "sts.amazonaws.com"))
-	n.AddPod(theirs("own", "aws-iam-token", "cloud"))
+	add(t, n, theirs("eks", "aws-iam-token", "sts.amazonaws.com"))
+	add(t, n, theirs("renamed", "reserved-1234", "sts.amazonaws.com"))
+	add(t, n, theirs("own", "aws-iam-token", "cloud"))
 	bound := podOf(t, metav1.ObjectMeta{Name: "bound", Annotations: map[string]string{"azure.workload.identity/use-identity-binding": "true"}}, "")
-	n.AddPod(bound) // which still gets the role of AWS
+	add(t, n, bound) // which still gets the role of AWS
 	bound = bound.DeepCopy()
 	bound.Name, bound.Spec.ServiceAccountName = "azure", "mail"
 	n.AddServiceAccount(object("mail", map[string]string{"lanyard.dev/azure-client-id": "00000000-0000-0000-0000-000000000001", "lanyard.dev/azure-tenant-id": "a.example"}, true))
-	n.AddPod(bound)
+	add(t, n, bound)
 	want := map[string]injected.State{"pod/eks": injected.Stale, "pod/renamed": injected.Stale, "pod/own": injected.Without, "pod/bound": injected.Without, "pod/azure": injected.OptedOut}
 	for _, row := range n.Rows() {
 		if row.States[want[row.Workload]] != 1 {
@@ -198,22 +187,21 @@ func theirs(t *testing.T, name, role, owner string) *corev1.Pod {
 func TestPodsOfAnotherWebhookAreComparedByMeaning(t *testing.T) {
 	t.Parallel()
 	n := cart(t, true, true)
-	n.AddPod(theirs(t, "same", "new", "cart-1"))
-	n.AddPod(theirs(t, "old", "old", "cart-1"))
-	var sent *unstructured.Unstructured
-	for _, q := range n.Questions() {
-		if err := q.Ask(func(_, _ *metav1.ObjectMeta, pod *unstructured.Unstructured) workload.Answer {
-			sent = pod
-			text, err := json.Marshal(podOf(t, metav1.ObjectMeta{}, "new"))
-			answer := workload.Answer{Answer: probe.Answer{Pod: &unstructured.Unstructured{}}}
-			if err == nil {
-				err = json.Unmarshal(text, &answer.Pod.Object)
-			}
-			answer.Err = err
-			return answer
-		}); err != nil {
-			t.Fatal(err)
-		}
+	// The ServiceAccount has no region, so the region is the container's own.
+	region := []corev1.EnvVar{{Name: "AWS_REGION", Value: "eu-central-1"}, {Name: "AWS_DEFAULT_REGION", Value: "eu-central-1"}}
+	same := theirs(t, "same", "new", "cart-1")
+	same.Spec.Containers[0].Env = slices.Concat(region, same.Spec.Containers[0].Env)
+	add(t, n, same)
+	add(t, n, theirs(t, "old", "old", "cart-1"))
+	questions := n.questions()
+	sent, err := questions[0].pod()
+	if err == nil {
+		fresh := podOf(t, metav1.ObjectMeta{}, "")
+		fresh.Spec.Containers[0].Env = region
+		err = questions[0].answered(&Answer{Answer: probe.Answer{Pod: unstructuredOf(injectFor(t, fresh, aws))}})
+	}
+	if err != nil || len(questions) != 1 {
+		t.Fatalf("got %d questions and error %v, want one question", len(questions), err)
 	}
 	rows := n.Rows()
 	want := []injected.Difference{
@@ -227,8 +215,9 @@ func TestPodsOfAnotherWebhookAreComparedByMeaning(t *testing.T) {
 	if len(rows) != 1 || rows[0].States[injected.Current] != 1 || rows[0].States[injected.Stale] != 1 || !slices.Equal(rows[0].Differences, want) {
 		t.Errorf("got %+v, want one pod of each state, and %+v", rows, want)
 	}
-	if containers, _, _ := unstructured.NestedSlice(sent.Object, "spec", "containers"); containers[0].(map[string]any)["env"] != nil {
-		t.Errorf("got %v, want a dry run without the variables of the other webhook", sent)
+	containers, _, _ := unstructured.NestedSlice(sent.Object, "spec", "containers")
+	if env, _ := containers[0].(map[string]any)["env"].([]any); len(env) != len(region) {
+		t.Errorf("got %v, want a dry run with only the container's own variables", sent)
 	}
 }
 
@@ -238,28 +227,21 @@ func TestPodsOfAnotherWebhookAreComparedByMeaning(t *testing.T) {
 func TestTheTemplateOfTheOwnerCounts(t *testing.T) {
 	t.Parallel()
 	n := cart(t, true, true)
-	n.AddPod(theirs(t, "a", "new", "cart-1"))
-	questions := n.Questions()
-	if len(questions) != 1 || questions[0].Owner() == nil || questions[0].Owner().Name != "cart-1" {
+	add(t, n, theirs(t, "a", "new", "cart-1"))
+	questions := n.questions()
+	if len(questions) != 1 {
 		t.Fatalf("got %v, want a question about the template of cart-1", questions)
 	}
-	template := &unstructured.Unstructured{Object: map[string]any{"kind": "Pod"}}
-	questions[0].SetTemplate(template)
-	if err := questions[0].Ask(func(_, _ *metav1.ObjectMeta, pod *unstructured.Unstructured) workload.Answer {
-		if pod != template {
-			t.Errorf("got %v, want the template", pod)
-		}
-		return workload.Answer{Local: "you may not", Answer: probe.Answer{Pod: &unstructured.Unstructured{}}}
-	}); err != nil {
+	q := questions[0]
+	q.template = &unstructured.Unstructured{Object: map[string]any{"kind": "Pod"}}
+	if pod, err := q.pod(); pod != q.template || err != nil {
+		t.Errorf("got %v and error %v, want the template", pod, err)
+	}
+	if err := q.answered(&Answer{Local: "you may not", Answer: probe.Answer{Pod: &unstructured.Unstructured{}}}); err != nil {
 		t.Fatal(err)
 	}
 	if rows := n.Rows(); len(rows) != 1 || rows[0].States[injected.Stale] != 1 || rows[0].Local != "you may not" || len(rows[0].Differences) == 0 {
 		t.Errorf("got %+v, want a stale pod", rows)
-	}
-	own := cart(t, true, true)
-	own.AddPod(podOf(t, metav1.ObjectMeta{Name: "b"}, "old"))
-	if questions := own.Questions(); len(questions) != 1 || questions[0].Owner() != nil {
-		t.Errorf("got %v, want a question about the pod itself, which has no owner", questions)
 	}
 }
 
@@ -268,14 +250,15 @@ func TestPodsOfAWebhookThatIsNotAdoptedYet(t *testing.T) {
 	t.Parallel()
 	s := newSettings(t)
 	s.Peers = []string{"eks"}
-	n := workload.NewNamespace(s, &metav1.ObjectMeta{Name: "shop"}, nil, true)
+	n := NewNamespace(s, &metav1.ObjectMeta{Name: "shop"}, nil)
 	n.AddServiceAccount(object("cart", map[string]string{"eks.amazonaws.com/role-arn": awsRole("new")["lanyard.dev/aws-role-arn"]}, false))
-	n.AddPod(theirs(t, "a", "new", "cart-1"))
-	if rows := n.Rows(); len(n.Questions()) > 0 || len(rows) != 1 || rows[0].States[injected.None] != 1 || rows[0].Differences != nil {
-		t.Errorf("got %d questions and %+v, want none", len(n.Questions()), rows)
+	add(t, n, theirs(t, "a", "new", "cart-1"))
+	if rows := n.Rows(); len(n.questions()) > 0 || len(rows) != 1 || rows[0].States[injected.None] != 1 || rows[0].Differences != nil {
+		t.Errorf("got %d questions and %+v, want none", len(n.questions()), rows)
 	}
 }
 
+// Whoever creates a pod writes its ownerReferences.
 func TestOwnersMustExist(t *testing.T) {
 	t.Parallel()
 	for sentence, test := range map[string]struct{ kind, owner, uid, want string }{
@@ -308,7 +291,7 @@ func TestOwnersMustExist(t *testing.T) {
 			addOwner(n, "StatefulSet", owned("log", "LogStore", "log"))
 			meta := owned("a", test.kind, test.owner)
 			meta.OwnerReferences[0].UID = types.UID(test.uid)
-			n.AddPod(podOf(t, meta, ""))
+			add(t, n, podOf(t, meta, ""))
 			if rows := n.Rows(); len(rows) != 1 || rows[0].Workload != test.want {
 				t.Errorf("got %+v, want the workload %s", rows, test.want)
 			}
@@ -329,174 +312,110 @@ func TestGuards(t *testing.T) {
 	}
 }
 
-func TestExcludedNamespacesAskNothing(t *testing.T) {
-	t.Parallel()
-	n := cart(t, false, true)
-	n.AddPod(podOf(t, metav1.ObjectMeta{Name: "a"}, ""))
-	n.AddPod(podOf(t, metav1.ObjectMeta{Name: "b"}, "old"))
-	if questions := n.Questions(); len(questions) > 0 {
-		t.Errorf("got %v", questions)
-	}
-	rows := n.Rows()
-	for i := range rows {
-		if row := &rows[i]; row.States[injected.Excluded] != 1 || row.Outdated() > 0 {
-			t.Errorf("got %+v, want 1 excluded pod", row)
-		}
-	}
-	if len(rows) != 2 {
-		t.Errorf("got %+v, want 2 rows", rows)
-	}
-}
-
-func TestPodsWithDifferentInjections(t *testing.T) {
-	t.Parallel()
-	n := cart(t, true, true)
-	short := podOf(t, metav1.ObjectMeta{Name: "short"}, "")
-	short.Annotations = map[string]string{"lanyard.dev/token-expiration-seconds": "600"}
-	n.AddPod(injectedPod(t, short, "new"))
-	byOS := podOf(t, metav1.ObjectMeta{Name: "windows"}, "")
-	byOS.Spec.OS = &corev1.PodOS{Name: corev1.Windows}
-	n.AddPod(injectedPod(t, byOS, "new"))
-	bySelector := podOf(t, metav1.ObjectMeta{Name: "windows-2"}, "")
-	bySelector.Spec.NodeSelector = map[string]string{"kubernetes.io/os": "windows"}
-	n.AddPod(injectedPod(t, bySelector, "new"))
-	byOldSelector := podOf(t, metav1.ObjectMeta{Name: "windows-3"}, "")
-	byOldSelector.Spec.NodeSelector = map[string]string{"beta.kubernetes.io/os": "windows"}
-	n.AddPod(injectedPod(t, byOldSelector, "new"))
-	if questions := n.Questions(); len(questions) > 0 {
-		t.Errorf("got %d questions, want none", len(questions))
-	}
-	for _, row := range n.Rows() {
-		if row.States[injected.Current] != 1 {
-			t.Errorf("got %+v, want 1 current pod", row)
-		}
-	}
-}
-
-// C1 of the review of correctness: these pods were injected a second ago, and were reported
-// as outdated for ever.
-func TestPodsThatWereJustInjectedNeedNoRestart(t *testing.T) {
-	t.Parallel()
-	created := metav1.Unix(1000, 0)
-	withEnv := func(name, value string) *corev1.Pod {
-		pod := podOf(t, metav1.ObjectMeta{Name: "a", CreationTimestamp: created}, "")
-		pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: name, Value: value}}
-		return pod
-	}
-	withMount := func(path string) *corev1.Pod {
-		pod := podOf(t, metav1.ObjectMeta{Name: "a"}, "")
-		pod.Spec.Volumes = []corev1.Volume{{Name: "x", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
-		pod.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "x", MountPath: path}}
-		return pod
-	}
-	annotated := func(key, value string) *corev1.Pod {
-		return podOf(t, metav1.ObjectMeta{Name: "a", Annotations: map[string]string{key: value}}, "")
-	}
-	unselected := podOf(t, metav1.ObjectMeta{Name: "a", Labels: map[string]string{"tier": "other"}}, "")
-	selecting := &admissionregistrationv1.MutatingWebhookConfiguration{Webhooks: []admissionregistrationv1.MutatingWebhook{{
-		Name: cluster.PodWebhook, ObjectSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"tier": "cloud"}},
-	}}}
-	conditional := &admissionregistrationv1.MutatingWebhookConfiguration{Webhooks: []admissionregistrationv1.MutatingWebhook{{
-		Name: cluster.PodWebhook, MatchConditions: []admissionregistrationv1.MatchCondition{{Name: "not-a-mirror-pod"}, {Name: "own", Expression: "false"}},
-	}}}
-	for sentence, test := range map[string]struct {
-		pod          *corev1.Pod
-		not          bool // injected
-		registration *admissionregistrationv1.MutatingWebhookConfiguration
-		want         injected.State
-	}{
-		"all containers are skipped":                  {annotated("lanyard.dev/skip-containers", "main"), false, nil, injected.LeftOut},
-		"no container is listed":                      {annotated("lanyard.dev/containers", "other"), false, nil, injected.LeftOut},
-		"something else is mounted at the token path": {withMount(annotations.DefaultTokenMountPath), false, nil, injected.LeftOut},
-		"the objectSelector does not select it":       {unselected, true, selecting, injected.Excluded},
-		"the matchConditions may exclude it":          {podOf(t, metav1.ObjectMeta{Name: "a"}, ""), true, conditional, injected.Unknown},
-		"the matchConditions have not excluded it":    {podOf(t, metav1.ObjectMeta{Name: "a"}, ""), false, conditional, injected.Current},
-		"its own role is the last variable":           {withEnv("AWS_ROLE_ARN", "arn:aws:iam::111122223333:role/own"), false, nil, injected.Current},
-		"something is mounted for the copy":           {withMount("/var/run/secrets/copy"), false, nil, injected.Current},
-	} {
-		t.Run(sentence, func(t *testing.T) {
-			t.Parallel()
-			n := workload.NewNamespace(newSettings(t), &metav1.ObjectMeta{Name: "shop"}, test.registration, true)
-			account := object("cart", maps.Clone(aws), true)
-			if strings.Contains(sentence, "copy") {
-				account.Annotations["lanyard.dev/aws-token-path"] = "/var/run/secrets/copy/token"
-			}
-			account.CreationTimestamp = metav1.Unix(500, 0)
-			account.ManagedFields = []metav1.ManagedFieldsEntry{{
-				Time: &metav1.Time{Time: time.Unix(600, 0)}, FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:annotations":{"f:lanyard.dev/aws-role-arn":{}}}}`),
-			}}
-			n.AddServiceAccount(account)
-			pod := test.pod
-			if !test.not {
-				pod = injectedFor(t, pod, account.Annotations)
-			}
-			n.AddPod(pod)
-			rows := n.Rows()
-			if len(rows) != 1 || rows[0].States[test.want] != 1 || rows[0].Outdated() > 0 {
-				t.Errorf("got %+v, want %s", rows, test.want)
-			}
-		})
-	}
-}
-
 // answering gives each question the same answer, and counts the questions.
-func answering(n *workload.Namespace, answer workload.Answer) (asked int, err error) {
-	for _, q := range n.Questions() {
+func answering(n *Namespace, answer Answer) (asked int, err error) {
+	for _, q := range n.questions() {
 		asked++
-		err = errors.Join(err, q.Ask(func(_, _ *metav1.ObjectMeta, pod *unstructured.Unstructured) workload.Answer {
-			if answer.Pod != nil && len(answer.Pod.Object) == 0 { // the pod as it was sent
-				answer.Pod = pod
-			}
-			return answer
-		}))
+		err = errors.Join(err, q.answered(&answer))
 	}
 	return asked, err
 }
 
-// The cluster is asked about a pod that differs by the rules of the webhook.
-func TestPodsThatTheClusterJudges(t *testing.T) {
+// webhooks returns a registration of Lanyard's webhook with a selector of pods and matchConditions.
+func webhooks(selector *metav1.LabelSelector, conditions ...string) *admissionregistrationv1.MutatingWebhookConfiguration {
+	w := admissionregistrationv1.MutatingWebhook{Name: cluster.PodWebhook, ObjectSelector: selector}
+	for _, name := range conditions {
+		w.MatchConditions = append(w.MatchConditions, admissionregistrationv1.MatchCondition{Name: name})
+	}
+	return &admissionregistrationv1.MutatingWebhookConfiguration{Webhooks: []admissionregistrationv1.MutatingWebhook{w}}
+}
+
+// The rules of the webhook judge a pod. The cluster is asked only if it may know better.
+func TestTheStateOfAPod(t *testing.T) {
 	t.Parallel()
-	fresh := func(role string) workload.Answer {
-		text, err := json.Marshal(podOf(t, metav1.ObjectMeta{Name: "a"}, role))
-		if err != nil {
-			t.Fatal(err)
-		}
-		pod := &unstructured.Unstructured{}
-		if err := json.Unmarshal(text, &pod.Object); err != nil {
-			t.Fatal(err)
-		}
-		return workload.Answer{Answer: probe.Answer{Pod: pod}}
+	pod := func(role string) *corev1.Pod { return podOf(t, metav1.ObjectMeta{Name: "a"}, role) }
+	fresh := func(role string) Answer { return Answer{Answer: probe.Answer{Pod: unstructuredOf(pod(role))}} }
+	optedOut, bound := pod(""), pod("")
+	optedOut.Labels = map[string]string{"lanyard.dev/inject": "false"}
+	bound.Annotations = map[string]string{"azure.workload.identity/use-identity-binding": "true"}
+	azure := map[string]string{"lanyard.dev/azure-client-id": "00000000-0000-0000-0000-000000000001", "lanyard.dev/azure-tenant-id": "a.example"}
+	excluded := func(n *Namespace) { n.called = false }
+	unread := func(n *Namespace) { n.unread = true }
+	registered := func(r *admissionregistrationv1.MutatingWebhookConfiguration) func(n *Namespace) {
+		return func(n *Namespace) { n.registration = r }
 	}
-	denied := func(by workload.Denier) workload.Answer {
-		return workload.Answer{Denial: &workload.Denial{By: by, Message: "no"}}
+	account := func(values map[string]string) func(n *Namespace) {
+		return func(n *Namespace) { n.keep(object("cart", values, true)) }
 	}
+	takes := func(env ...corev1.EnvVar) *corev1.Pod {
+		p := pod("")
+		p.Spec.Containers[0].Env = env
+		p.Spec.Containers[0].EnvFrom = []corev1.EnvFromSource{{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "env"}}}}
+		return injectFor(t, p, azure)
+	}
+	withConfigMap := func(n *Namespace) {
+		account(azure)(n)
+		n.variables.add(n.Settings, "env", map[string]string{"AZURE_TOKEN_CREDENTIALS": "dev"})
+	}
+	tier := webhooks(&metav1.LabelSelector{MatchLabels: map[string]string{"tier": "cloud"}})
+	notInjected := webhooks(&metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "lanyard.dev/identity", Operator: metav1.LabelSelectorOpNotIn, Values: []string{"injected"}}}})
+	conditional := webhooks(nil, "not-a-mirror-pod", "own")
+	const others, isDenied = "the pod of the dry run was denied, but not by Lanyard: no", "a new pod is denied: "
 	for sentence, test := range map[string]struct {
-		role, problem, local string
-		answer               workload.Answer
-		want                 injected.State
+		pod            *corev1.Pod
+		change         func(*Namespace)
+		answer         *Answer // nil if the cluster is not asked
+		want           injected.State
+		problem, local string
 	}{
-		"the cluster makes the same pod":      {"old", "", "", fresh("old"), injected.Current},
-		"the cluster makes another pod":       {"old", "", "", fresh("new"), injected.Stale},
-		"it has none, and a new pod gets one": {"", "", "", fresh("new"), injected.Without},
-		"neither gets one":                    {"", "a new pod has no credentials from Lanyard", "", workload.Answer{Answer: probe.Answer{Pod: &unstructured.Unstructured{}}}, injected.Unknown},
-		"a new pod is denied":                 {"old", "a new pod is denied: no", "", denied(workload.ByGuard), injected.Unknown},
-		"another program denies a new pod":    {"old", "", "the pod of the dry run was denied, but not by Lanyard: no", denied(workload.ByOther), injected.Stale},
-		"the cluster cannot be asked":         {"old", "", "you may not", workload.Answer{Local: "you may not"}, injected.Stale},
-		"the answer is not known":             {"old", "the credentials of a new pod are unknown: EOF", "", workload.Answer{Answer: probe.Answer{Err: errors.New("EOF")}}, injected.Unknown},
+		"it has what the rules say":                                  {pod("new"), nil, nil, injected.Current, "", ""},
+		"a variable of a ConfigMap shadows":                          {takes(), withConfigMap, nil, Shadowed, "", ""},
+		"a variable of its own hides that of the ConfigMap":          {takes(corev1.EnvVar{Name: "AZURE_TOKEN_CREDENTIALS", Value: "prod"}), withConfigMap, nil, injected.Current, "", ""},
+		"the namespace is excluded":                                  {pod("old"), excluded, nil, injected.Excluded, "", ""},
+		"the objectSelector does not select it":                      {pod(""), registered(tier), nil, injected.Excluded, "", ""},
+		"the objectSelector leaves out injected pods":                {pod("new"), registered(notInjected), nil, injected.Current, "", ""},
+		"the matchConditions have not excluded it":                   {pod("new"), registered(conditional), nil, injected.Current, "", ""},
+		"the matchConditions may exclude it":                         {pod(""), registered(conditional), new(fresh("new")), injected.Without, "", ""},
+		"it opts out, and the settings are not known":                {optedOut, unread, nil, injected.OptedOut, "", ""},
+		"it is left to another webhook":                              {bound, func(n *Namespace) { unread(n); account(azure)(n) }, nil, injected.OptedOut, "", ""},
+		"the settings are not known, and a new pod is the same":      {pod("new"), unread, new(fresh("new")), injected.Current, "", ""},
+		"the settings are not known, and a new pod is another":       {pod("new"), unread, new(fresh("other")), injected.Stale, "", ""},
+		"the settings are not known, and a quota is exceeded":        {pod("new"), unread, denied(ByOther, "no"), injected.Unknown, isDenied + "no", ""},
+		"the rules deny a new pod, and the cluster does not":         {pod("new"), account(map[string]string{"lanyard.dev/aws-role-arn": "x"}), new(fresh("new")), injected.Current, "", ""},
+		"the cluster makes the same pod":                             {pod("old"), nil, new(fresh("old")), injected.Current, "", ""},
+		"the cluster makes another pod":                              {pod("old"), nil, new(fresh("new")), injected.Stale, "", ""},
+		"it has none, and a new pod gets one":                        {pod(""), nil, new(fresh("new")), injected.Without, "", ""},
+		"neither gets one":                                           {pod(""), nil, new(fresh("")), injected.Unknown, "a new pod has no credentials from Lanyard", ""},
+		"a new pod is denied":                                        {pod("old"), nil, denied(ByGuard, "no"), injected.Unknown, isDenied + "no", ""},
+		"another program denies a new pod":                           {pod("old"), nil, denied(ByOther, "no"), injected.Stale, "", others},
+		"the webhook of another program fails":                       {pod("old"), nil, denied(ByFailedCall, "no"), injected.Stale, "", others},
+		"the rules are evaluated here, and deny a pod":               {pod("old"), nil, &Answer{Local: "you may not", Denial: denied(ByOther, "no").Denial}, injected.Unknown, isDenied + "no", ""},
+		"the rules are evaluated here, on the pod as it was created": {pod("old"), nil, &Answer{Local: "you may not", Answer: fresh("old").Answer}, injected.Stale, "", "you may not"},
+		"the answer is not known":                                    {pod("old"), nil, &Answer{Answer: probe.Answer{Err: errors.New("EOF")}}, injected.Unknown, "the credentials of a new pod are unknown: EOF", ""},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			t.Parallel()
-			n := cart(t, true, true)
-			n.AddPod(podOf(t, metav1.ObjectMeta{Name: "a"}, test.role))
-			asked, err := answering(n, test.answer)
-			if err != nil || asked != 1 {
-				t.Fatalf("got %d questions and error %v", asked, err)
+			s := newSettings(t)
+			s.Peers = []string{"azure"}
+			s.PeerContainers, s.PeerTokens = peer.Rules(peer.All())
+			n := NewNamespace(s, &metav1.ObjectMeta{Name: "shop"}, nil)
+			n.AddServiceAccount(object("cart", aws, true))
+			if test.change != nil {
+				test.change(n)
+			}
+			add(t, n, test.pod)
+			wantAsked, answer := 0, Answer{}
+			if test.answer != nil {
+				wantAsked, answer = 1, *test.answer
+			}
+			if asked, err := answering(n, answer); err != nil || asked != wantAsked {
+				t.Fatalf("got %d questions and error %v, want %d", asked, err, wantAsked)
 			}
 			rows := n.Rows()
 			if len(rows) != 1 || rows[0].States[test.want] != 1 || !strings.HasPrefix(rows[0].Problem, test.problem) || (rows[0].Problem == "") != (test.problem == "") || rows[0].Local != test.local {
-				t.Errorf("got %+v, want %s", rows, test.want)
+				t.Errorf("got %+v, want %s, %q and %q", rows, test.want, test.problem, test.local)
 			}
-			if asked, err := answering(n, test.answer); asked > 0 || err != nil {
+			if asked, err := answering(n, answer); asked > 0 || err != nil {
 				t.Errorf("got %d questions and error %v after the answer", asked, err)
 			}
 		})
@@ -507,24 +426,24 @@ func TestPodsThatTheClusterJudges(t *testing.T) {
 // no Jobs.
 func TestOnlyKindsThatOwnPodsAreRead(t *testing.T) {
 	t.Parallel()
-	n := workload.NewNamespace(newSettings(t), &metav1.ObjectMeta{Name: "shop"}, nil, true)
+	n := NewNamespace(newSettings(t), &metav1.ObjectMeta{Name: "shop"}, nil)
 	n.AddServiceAccount(object("cart", aws, true))
 	kinds := func() []string {
 		var names []string
-		for _, kind := range n.UnreadOwners() {
+		for _, kind := range n.unreadOwners() {
 			names = append(names, kind.Kind)
 		}
 		slices.Sort(names)
 		return names
 	}
-	n.AddPod(podOf(t, metav1.ObjectMeta{Name: "alone"}, ""))
+	add(t, n, podOf(t, metav1.ObjectMeta{Name: "alone"}, ""))
 	if got := kinds(); len(got) > 0 {
 		t.Errorf("a pod without an owner: got %v, want no kinds", got)
 	}
-	n.AddPod(podOf(t, owned("a", "ReplicaSet", "cart-1"), ""))
-	n.AddPod(podOf(t, owned("b", "StatefulSet", "db"), ""))
-	n.AddPod(podOf(t, owned("c", "Rollout", "x"), ""))
-	n.AddPod(podOf(t, owned("d", "Pod", "x"), ""))
+	add(t, n, podOf(t, owned("a", "ReplicaSet", "cart-1"), ""))
+	add(t, n, podOf(t, owned("b", "StatefulSet", "db"), ""))
+	add(t, n, podOf(t, owned("c", "Rollout", "x"), ""))
+	add(t, n, podOf(t, owned("d", "Pod", "x"), ""))
 	if diff := cmp.Diff([]string{"ReplicaSet", "StatefulSet"}, kinds()); diff != "" {
 		t.Errorf("owners of pods (-want +got):\n%s", diff)
 	}
@@ -552,10 +471,10 @@ func TestOneQuestionForThePodsOfAnOwner(t *testing.T) {
 	} {
 		n := cart(t, true, true)
 		for i, role := range test.roles {
-			n.AddPod(podOf(t, owned(string(rune('a'+i)), "StatefulSet", "db"), role))
+			add(t, n, podOf(t, owned(string(rune('a'+i)), "StatefulSet", "db"), role))
 		}
-		n.AddPod(podOf(t, metav1.ObjectMeta{Name: "opted-out", Labels: map[string]string{"lanyard.dev/inject": "false"}}, ""))
-		if got := len(n.Questions()); got != test.want {
+		add(t, n, podOf(t, metav1.ObjectMeta{Name: "opted-out", Labels: map[string]string{"lanyard.dev/inject": "false"}}, ""))
+		if got := len(n.questions()); got != test.want {
 			t.Errorf("%s: got %d questions, want %d", sentence, got, test.want)
 		}
 	}
@@ -563,11 +482,11 @@ func TestOneQuestionForThePodsOfAnOwner(t *testing.T) {
 
 func TestPodsWithoutAServiceAccountUseTheDefaultOne(t *testing.T) {
 	t.Parallel()
-	n := workload.NewNamespace(newSettings(t), &metav1.ObjectMeta{Name: "shop"}, nil, true)
+	n := NewNamespace(newSettings(t), &metav1.ObjectMeta{Name: "shop"}, nil)
 	n.AddServiceAccount(object("default", aws, true))
 	pod := podOf(t, metav1.ObjectMeta{Name: "a"}, "")
 	pod.Spec.ServiceAccountName = ""
-	n.AddPod(pod)
+	add(t, n, pod)
 	rows := n.Rows()
 	if len(rows) != 1 || rows[0].Pods != 1 {
 		t.Errorf("got %+v, want 1 pod", rows)
@@ -576,9 +495,9 @@ func TestPodsWithoutAServiceAccountUseTheDefaultOne(t *testing.T) {
 
 func TestServiceAccountsWithoutAnIdentityDoNotMatter(t *testing.T) {
 	t.Parallel()
-	n := workload.NewNamespace(newSettings(t), &metav1.ObjectMeta{Name: "shop"}, nil, true)
+	n := NewNamespace(newSettings(t), &metav1.ObjectMeta{Name: "shop"}, nil)
 	n.AddServiceAccount(object("cart", map[string]string{"lanyard.dev/aws-region": "x"}, false))
-	n.AddPod(podOf(t, metav1.ObjectMeta{Name: "a"}, ""))
+	add(t, n, podOf(t, metav1.ObjectMeta{Name: "a"}, ""))
 	if rows := n.Rows(); !n.Empty() || len(rows) > 0 {
 		t.Errorf("got %v", rows)
 	}

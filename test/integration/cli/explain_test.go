@@ -144,18 +144,6 @@ var _ = Describe("explain", Ordered, func() {
 		}).Should(And(ContainSubstring("allowed identities  -\n"), ContainSubstring("new pods: denied (identity_not_allowed)")))
 	})
 
-	It("has the words of status for a pod in an excluded namespace", func(ctx SpecContext) {
-		_, err := env.client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "not-called", Labels: map[string]string{"lanyard.dev/inject": "disabled"}}}, metav1.CreateOptions{})
-		Expect(err).NotTo(HaveOccurred())
-		newServiceAccount(ctx, "not-called", "cart", map[string]string{"lanyard.dev/aws-role-arn": role})
-		_, err = env.client.CoreV1().Pods("not-called").Create(ctx, newPod("cart", "cart"), metav1.CreateOptions{})
-		Expect(err).NotTo(HaveOccurred())
-		_, explained, _ := lanyard(ctx, "explain", "pod/cart", "--namespace", "not-called", "--output", "jsonpath={.guard} {.new.outcome} {.live.state}")
-		Expect(explained).To(Equal("excluded excluded excluded"))
-		_, listed, _ := lanyard(ctx, "status", "--namespace", "not-called", "--output", "jsonpath={.workloads[0].guard}")
-		Expect(listed).To(Equal("excluded"))
-	})
-
 	It("explains a ServiceAccount to a user with the role view in one namespace", func(ctx SpecContext) {
 		newServiceAccount(ctx, "explained", "web", map[string]string{"lanyard.dev/aws-role-arn": role})
 		bind(ctx, "explained", "view", "on-call")
