@@ -54,7 +54,7 @@ func TestStatusAndExplainAgreeWithTheDecision(t *testing.T) {
 				byTime[!p.unchanged]++
 			}
 			p.unchanged = !p.unchanged
-			if !c.settings.AskForIdentity(c.account(p).Annotations) {
+			if !c.settings.AskForIdentity(c.account(p).Annotations) && p.Annotations[annotations.Injected] == "" {
 				continue // status does not list it
 			}
 			if wanted[compared] == nil {
@@ -144,10 +144,14 @@ func (c *randomCluster) stateOf(t *testing.T, p *randomPod) injected.State {
 	switch {
 	case err != nil:
 		t.Fatal(err)
-	case selection.OptOut, state == injected.OptedOut:
+	case (selection.OptOut || state == injected.OptedOut) && p.Annotations[annotations.Injected] == "":
 		return injected.OptedOut
 	case !c.called(p.Namespace, p.template.Labels):
 		return injected.Excluded
+	case state == injected.OptedOut: // since its creation
+		state = injected.Stale
+	}
+	switch {
 	case (state == injected.Stale || state == injected.Without) && p.workload != "pod/"+p.Name:
 		state = c.against(t, p, account)
 	}

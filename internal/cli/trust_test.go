@@ -40,7 +40,7 @@ func TestTrustWorksWithoutACluster(t *testing.T) {
 		"aws ingester --role-arn arn:aws:iam::111122223333:role/logs": {command.ExitFailed, []string{"no kubeconfig"}},
 		"aws a a" + issuer:             {command.ExitFailed, []string{"serviceaccount a is named twice"}},
 		"aws a pod/b" + issuer:         {command.ExitFailed, []string{"pod/b: this command is for serviceaccount"}},
-		"aws serviceaccount/" + issuer: {command.ExitFailed, []string{"this command is for serviceaccount"}},
+		"aws serviceaccount/" + issuer: {command.ExitFailed, []string{`"" is not the name of a ServiceAccount`}},
 	} {
 		var out bytes.Buffer
 		args := append([]string{"lanyard", "--kubeconfig", os.DevNull, "trust"}, strings.Fields(line)...)

@@ -452,6 +452,10 @@ func (k *checkCommand) pods(ctx context.Context, s *accounts) {
 	}
 	defer k.Progress("reading pods")()
 	states, configMaps := map[injected.State]int{}, workload.ConfigMapLimit{}
+	if err := workload.FindInjected(ctx, k.CLI, s.namespace, s.namespaces); err != nil {
+		k.add("pods", finding.Unreadable("the pods", err))
+		return
+	}
 	for _, name := range slices.Sorted(maps.Keys(s.namespaces)) {
 		namespace := s.namespaces[name]
 		if namespace.Empty() {

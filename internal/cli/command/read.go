@@ -19,6 +19,8 @@ import (
 	"k8s.io/cli-runtime/pkg/resource"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/pager"
+
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 // CoreResource returns a resource of the core group.
@@ -53,6 +55,19 @@ func (c *CLI) EachServiceAccount(ctx context.Context, namespace string, do func(
 		return fmt.Errorf("list serviceaccounts: %w", err)
 	}
 	return nil
+}
+
+// EachInjectedPod calls do for the metadata of each pod of the namespace, or of all namespaces if it is
+// empty, that has the label of an injected pod.
+func (c *CLI) EachInjectedPod(ctx context.Context, namespace string, do func(*metav1.PartialObjectMetadata) error) error {
+	client, err := c.metadata()
+	if err != nil {
+		return err
+	}
+	return EachObject(ctx, func(ctx context.Context, options metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
+		options.LabelSelector = annotations.IdentityLabel + "=" + annotations.IdentityInjected
+		return client.Resource(CoreResource("pods")).Namespace(namespace).List(ctx, options)
+	}, do)
 }
 
 // Namespaces returns the metadata of the namespace with this name, or of all namespaces if it is

@@ -730,6 +730,7 @@ var sentences = []struct {
 	{injected.Without, "", anywhere, "it has no credentials, and a new pod gets some"},
 	{injected.Stale, injected.Without, anywhere, "it has credentials, and a new pod gets none"},
 	{injected.Stale, injected.None, anywhere, "it has credentials, and a new pod gets none"},
+	{injected.Stale, injected.OptedOut, anywhere, "it has credentials, and a new pod gets none"},
 	{injected.Stale, "", anywhere, "its credentials differ from those of a new pod"},
 	{injected.Current, "", nowhere, "it has no credentials, like a new pod"},
 	{injected.Current, "", anywhere, "it has the credentials of a new pod"},

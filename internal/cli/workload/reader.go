@@ -190,6 +190,9 @@ func (r *reader) eachNamespace(ctx context.Context, do func([]Row, []finding.Fin
 	if err != nil {
 		return err
 	}
+	if err := FindInjected(ctx, r.CLI, r.scope, r.namespaces); err != nil && !r.lacks(err, "pods whose ServiceAccount asks for no identity any more") {
+		return fmt.Errorf("list pods: %w", err)
+	}
 	maps.DeleteFunc(r.namespaces, func(_ string, n *Namespace) bool { return n.Empty() })
 	progress, total := r.Periodically(), len(r.namespaces)
 	for i, name := range slices.Sorted(maps.Keys(r.namespaces)) {

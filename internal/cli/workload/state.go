@@ -116,7 +116,8 @@ func (n *Namespace) newPod(object metav1.Object, serviceAccount string) (*pod, e
 
 // judge returns the state of the pod by the rules of the webhook.
 func (r *running) judge() (v verdict, err error) {
-	if selection, _ := r.ParsePod(r.annotations, r.labels[annotations.Inject]); selection.OptOut {
+	wasInjected := r.annotations[annotations.Injected] != ""
+	if selection, _ := r.ParsePod(r.annotations, r.labels[annotations.Inject]); selection.OptOut && !wasInjected {
 		v.State = injected.OptedOut
 		return v, nil
 	}
@@ -128,9 +129,11 @@ func (r *running) judge() (v verdict, err error) {
 	}
 	called, certain := r.calls(r.labelsAtCreation())
 	switch {
-	case v.State == injected.OptedOut:
+	case v.State == injected.OptedOut && !wasInjected:
 	case !called:
 		v.Comparison = injected.Comparison{State: injected.Excluded}
+	case v.State == injected.OptedOut: // since its creation
+		v.State, v.Ask = injected.Stale, true
 	case r.comparer == nil, r.unread: // only the cluster knows
 		v.Ask = true
 	case v.Denial != nil:

@@ -5,6 +5,7 @@ package workload
 
 import (
 	"cmp"
+	"context"
 	"maps"
 	"slices"
 	"strings"
@@ -17,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
+	"github.com/lanyard-dev/lanyard/internal/cli/command"
 	"github.com/lanyard-dev/lanyard/internal/peer"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/mutate"
@@ -68,6 +70,8 @@ type Namespace struct {
 	owners map[types.UID]owner
 	read   map[string]bool
 	pods   []*pod
+	// injected reports whether there are injected pods, as far as they were looked for.
+	injected bool
 	// variables are the relevant variables in ConfigMaps that containers use.
 	variables configMaps
 	// comparers compare the pods of a ServiceAccount, while the pods are read.
@@ -77,10 +81,12 @@ type Namespace struct {
 // account contains the parts of a ServiceAccount that are kept, because a large cluster has
 // very many.
 type account struct {
+	// asks reports whether it asks for an identity, or will when Lanyard has adopted it.
+	asks      bool
 	providers []string
-	guard     cluster.Guard
-	label     string   // that the guard selects by
-	values    []string // the annotations of Lanyard: keys and values in turn
+	guard     cluster.Guard // empty if it asks for nothing
+	label     string        // that the guard selects by
+	values    []string      // the annotations of Lanyard: keys and values in turn
 	// unchanged is the result of cluster.UnchangedSince.
 	unchanged time.Time
 }
@@ -111,9 +117,24 @@ func (n *Namespace) calls(labels map[string]string) (called, certain bool) {
 
 // AddServiceAccount adds a ServiceAccount if it asks for an identity.
 func (n *Namespace) AddServiceAccount(object *metav1.PartialObjectMetadata) {
-	if cluster.Unguarded(n.Settings, object) || n.AskForIdentity(object.Annotations) {
+	if n.concerns(object) || hasOwn(object.Annotations) { // a mistake, or what is left of an identity
 		n.keep(object)
 	}
+}
+
+// hasOwn reports whether there are annotations of Lanyard.
+func hasOwn(values map[string]string) bool {
+	for key := range values {
+		if strings.HasPrefix(key, annotations.Prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// concerns reports whether a ServiceAccount asks for an identity, or will when Lanyard has adopted it.
+func (n *Namespace) concerns(object *metav1.PartialObjectMetadata) bool {
+	return cluster.Unguarded(n.Settings, object) || n.AskForIdentity(object.Annotations)
 }
 
 // keep adds a ServiceAccount.
@@ -124,8 +145,11 @@ func (n *Namespace) keep(object *metav1.PartialObjectMetadata) {
 		maps.Copy(values, peer.Adopt(n.Settings, peer.Of(n.Settings), object.Annotations).Set)
 	}
 	found := &account{
-		guard: cluster.GuardOf(n.Settings, object, n.called), label: object.Labels[annotations.IdentityLabel],
+		asks: n.concerns(object), label: object.Labels[annotations.IdentityLabel], providers: []string{},
 		unchanged: cluster.UnchangedSince(&object.ObjectMeta),
+	}
+	if found.asks {
+		found.guard = cluster.GuardOf(n.Settings, object, n.called)
 	}
 	for _, d := range n.Asked(values) {
 		found.providers = append(found.providers, d.Name)
@@ -148,16 +172,47 @@ func (n *Namespace) serviceAccount(name string) *metav1.ObjectMeta {
 	return meta
 }
 
-// Empty reports whether no ServiceAccount asks for an identity, so that nothing else
-// of the namespace matters.
-func (n *Namespace) Empty() bool { return len(n.accounts) == 0 }
+// Empty reports whether no ServiceAccount asks for an identity and no pod was injected, so that
+// nothing else of the namespace matters.
+func (n *Namespace) Empty() bool {
+	for _, found := range n.accounts {
+		if found.asks {
+			return false
+		}
+	}
+	return !n.injected
+}
 
-// addPod adds a pod that has not ended, if its ServiceAccount asks for an identity.
+// FindInjected looks for injected pods in the namespaces, of the scope, in which no ServiceAccount asks
+// for an identity any more.
+func FindInjected(ctx context.Context, c *command.CLI, scope string, namespaces map[string]*Namespace) error {
+	for _, n := range namespaces {
+		if n.Empty() {
+			return c.EachInjectedPod(ctx, scope, func(pod *metav1.PartialObjectMetadata) error {
+				if n := namespaces[pod.Namespace]; n != nil {
+					n.injected = true
+				}
+				return nil
+			})
+		}
+	}
+	return nil
+}
+
+// addPod adds a pod that has not ended, if its ServiceAccount asks for an identity or it was injected
+// when it did.
 func (n *Namespace) addPod(object *corev1.Pod) error {
 	name := cmp.Or(object.Spec.ServiceAccountName, cluster.DefaultServiceAccount)
 	_, mirror := object.Annotations[annotations.MirrorPod]
-	if n.accounts[name] == nil || mirror || object.Status.Phase == corev1.PodSucceeded || object.Status.Phase == corev1.PodFailed {
+	if mirror || object.Status.Phase == corev1.PodSucceeded || object.Status.Phase == corev1.PodFailed {
 		return nil
+	}
+	found := n.accounts[name]
+	if (found == nil || !found.asks) && object.Annotations[annotations.Injected] == "" {
+		return nil
+	}
+	if found == nil {
+		n.keep(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name}}) // asks for nothing, or is gone
 	}
 	object.ManagedFields = nil // which can be large
 	p, err := n.newPod(object, name)
@@ -357,6 +412,9 @@ func (n *Namespace) Rows() []Row {
 	}
 	var rows []Row
 	for name := range unused {
+		if !n.accounts[name].asks {
+			continue
+		}
 		rows = append(rows, n.row(name))
 	}
 	for _, row := range byWorkload {

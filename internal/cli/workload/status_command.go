@@ -446,7 +446,7 @@ func (r *Row) cells(p *command.Page) []string {
 		}
 		return p.Style(style, strconv.Itoa(r.States[state]))
 	}
-	guard := string(r.Guard)
+	guard := cmp.Or(string(r.Guard), "-")
 	if r.Guard == cluster.GuardOff {
 		guard = p.Style(command.Warn, guard)
 	}

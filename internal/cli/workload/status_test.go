@@ -133,6 +133,39 @@ func TestPodsAreCountedByWorkload(t *testing.T) {
 	}
 }
 
+// A pod keeps the identity of its creation until it is replaced.
+func TestPodsThatKeepARemovedIdentity(t *testing.T) {
+	t.Parallel()
+	n := NewNamespace(newSettings(t), &metav1.ObjectMeta{Name: "shop"}, nil)
+	n.called = true
+	n.AddServiceAccount(object("cart", nil, false))
+	if n.injected = true; n.Empty() {
+		t.Error("got an empty namespace, want the pods to be read")
+	}
+	gone := podOf(t, metav1.ObjectMeta{Name: "gone"}, "new")
+	gone.Spec.ServiceAccountName = "gone"
+	add(t, n, podOf(t, metav1.ObjectMeta{Name: "cart"}, "new"))
+	add(t, n, podOf(t, metav1.ObjectMeta{Name: "without"}, ""))
+	add(t, n, gone)
+	got := map[string]injected.State{}
+	for _, p := range n.pods {
+		got[p.name] = p.State
+	}
+	if diff := cmp.Diff(map[string]injected.State{"cart": injected.Stale, "gone": injected.Stale}, got); diff != "" {
+		t.Errorf("states (-want +got):\n%s", diff)
+	}
+	if rows := n.Rows(); len(rows) != 2 || rows[0].Guard != "" {
+		t.Errorf("got %+v, want two rows without a guard", rows)
+	}
+
+	n = cart(t, true, true)
+	optedOut := podOf(t, metav1.ObjectMeta{Name: "cart"}, "new")
+	optedOut.Annotations["lanyard.dev/inject"] = "false"
+	if add(t, n, optedOut); n.pods[0].State != injected.Stale {
+		t.Errorf("opted out since its creation: got %s, want stale", n.pods[0].State)
+	}
+}
+
 // During a switch, pods have the credentials of the other webhook until they are replaced.
 func TestPodsWithTheTokenOfAPeerAreNotWithout(t *testing.T) {
 	t.Parallel()
