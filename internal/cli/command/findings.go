@@ -15,12 +15,13 @@ var statusStyles = map[finding.Status]string{
 	finding.OK: Good, finding.Warning: Warn, finding.Failed: Bad, finding.Skipped: Unknown, finding.NotApplicable: Faint,
 }
 
-// Finding prints the mark of the status, the finding, and its next step on the lines below.
+// Finding prints the mark of the status, the finding, and its next step on the lines below. A next step
+// is not broken into lines, because nobody could paste its command then.
 func (p *Page) Finding(f *finding.Finding) {
 	p.Marked(statusStyles[f.Status], f.Text)
 	fix, commands, _ := strings.Cut(f.Fix, "\n")
 	if fix != "" {
-		p.Text(4, "", fix)
+		p.Line("    %s", fix)
 	}
 	if f.Link != "" {
 		p.Line("    %s", p.Style(Faint, f.Link))

@@ -5,6 +5,7 @@ package command_test
 
 import (
 	"bytes"
+	"strings"
 	"testing"
 
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
@@ -41,5 +42,17 @@ func TestFindingsAreGroupedByPart(t *testing.T) {
 	var out bytes.Buffer
 	if (&command.Page{W: &out}).Findings(found); out.String() != want {
 		t.Errorf("got %q, want %q", out.String(), want)
+	}
+}
+
+// Half a command would act on other objects.
+func TestANextStepIsNotBroken(t *testing.T) {
+	t.Parallel()
+	const fix = "Restart their workloads: kubectl rollout restart $(lanyard status --stale -o name -n shop) -n shop"
+	var out strings.Builder
+	p := &command.Page{W: &out, Width: 40}
+	p.Finding(&finding.Finding{Status: finding.Warning, Text: "2 pods must be replaced, one of which has no credentials", Fix: fix})
+	if want := "  ‼ 2 pods must be replaced, one of\n    which has no credentials\n    " + fix + "\n"; out.String() != want {
+		t.Errorf("got\n%s, want\n%s", out.String(), want)
 	}
 }

@@ -144,10 +144,10 @@ func (e *Explanation) rows() [][]string {
 	return rows
 }
 
-// printFix writes a next step and its page, if there are any.
+// printFix writes a next step and its page, if there are any, as Page.Finding does.
 func printFix(p *command.Page, fix, link string) {
 	if fix != "" {
-		p.Text(2, command.Title, "-> "+fix)
+		p.Line("  %s", p.Style(command.Title, "-> "+fix))
 	}
 	if link != "" {
 		p.Text(5, command.Faint, link)

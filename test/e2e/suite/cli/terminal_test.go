@@ -82,13 +82,16 @@ func plain(shown string) string {
 	return shown
 }
 
-// tooWide returns the lines that a terminal would break. One long word, such as a
-// link, is not broken by lanyard: it could not be copied any more.
+// nextStep matches the line of a next step.
+var nextStep = regexp.MustCompile("^(    |  -> )")
+
+// tooWide returns the lines that a terminal would break. One long word, such as a link, and a next
+// step are not broken by lanyard: they could not be copied any more.
 func tooWide(shown string, columns int) []string {
 	var found []string
 	for line := range strings.Lines(shown) {
 		line = strings.TrimRight(line, "\n")
-		if len([]rune(line)) > columns && len(strings.Fields(line)) > 1 {
+		if len([]rune(line)) > columns && len(strings.Fields(line)) > 1 && !nextStep.MatchString(line) {
 			found = append(found, line)
 		}
 	}
