@@ -56,13 +56,28 @@ const (
 	margin, column, line, bar = 20, 7.95, 19, 34
 )
 
+// columns is the width of a picture, which has longer lines on several lines.
+const columns = 90
+
 const terminalStyle = `text{font:13px ui-monospace,SFMono-Regular,Menlo,Consolas,'Liberation Mono',monospace;fill:#1f2328;white-space:pre}` +
 	`rect{fill:#f6f8fa;stroke:#d0d7de}.bold{font-weight:600}.plus{fill:#116329}.fix{fill:#0550ae}.bad{fill:#b3141d}.dot{fill:#afb8c1}` +
 	`@media(prefers-color-scheme:dark){text{fill:#e6edf3}rect{fill:#161b22;stroke:#3d444d}.plus{fill:#7ee787}.fix{fill:#79c0ff}.bad{fill:#ff7b72}.dot{fill:#565f69}}`
 
 // terminal returns a picture of a terminal with the output of a command, in SVG.
 func terminal(command, output string) string {
-	lines := strings.Split("$ "+command+"\n"+strings.TrimSuffix(output, "\n"), "\n")
+	var lines, classes []string
+	for text := range strings.SplitSeq("$ "+command+"\n"+strings.TrimSuffix(output, "\n"), "\n") {
+		class := classOf(text)
+		for utf8.RuneCountInString(text) > columns {
+			end := strings.LastIndex(string([]rune(text)[:columns]), " ")
+			if end <= 0 {
+				break
+			}
+			lines, classes = append(lines, text[:end]), append(classes, class)
+			text = "    " + text[end+1:]
+		}
+		lines, classes = append(lines, text), append(classes, class)
+	}
 	longest := slices.MaxFunc(lines, func(a, b string) int { return utf8.RuneCountInString(a) - utf8.RuneCountInString(b) })
 	width := int(2*margin + column*float64(utf8.RuneCountInString(longest)))
 	height := bar + line*len(lines) + margin/2
@@ -75,26 +90,23 @@ func terminal(command, output string) string {
 	for i := range 3 {
 		fmt.Fprintf(&b, `<circle class="dot" cx="%d" cy="18" r="5"/>`+"\n", margin+5+17*i)
 	}
-	class := ""
 	for i, text := range lines {
-		class = classOf(text, class)
 		if text != "" {
-			fmt.Fprintf(&b, `<text class="%s" x="%d" y="%d" xml:space="preserve">%s</text>`+"\n", class, margin, bar+line*i+14, escape(text))
+			fmt.Fprintf(&b, `<text class="%s" x="%d" y="%d" xml:space="preserve">%s</text>`+"\n", classes[i], margin, bar+line*i+14, escape(text))
 		}
 	}
 	b.WriteString("</svg>\n")
 	return b.String()
 }
 
-// classOf returns the class of a line after a line of the class before. A next step, "->",
-// can have several lines.
-func classOf(text, before string) string {
+// classOf returns the class of a line.
+func classOf(text string) string {
 	switch {
 	case strings.HasPrefix(text, "$ "), strings.HasPrefix(text, "── "):
 		return "bold"
 	case strings.HasPrefix(text, "+ "):
 		return "plus"
-	case strings.HasPrefix(strings.TrimSpace(text), "-> "), before == "fix" && strings.HasPrefix(text, "  "):
+	case strings.HasPrefix(strings.TrimSpace(text), "-> "):
 		return "fix"
 	case text == "this pod: without":
 		return "bad"
