@@ -159,6 +159,37 @@ func TestScannerSkipsUnreadValues(t *testing.T) {
 	}
 }
 
+// A cut must not split an escape sequence in front of the limit, nor read behind the string.
+func TestTheStartOfALongStringIsTheSame(t *testing.T) {
+	t.Parallel()
+	for _, limit := range []int{1, 4, 64} {
+		for _, unit := range []string{"a", "ä", `\n`, `\u0061`, `\ud83d\ude00`, `a\u0061`} {
+			for n := range 8 * (limit + 3) {
+				text := `["` + strings.Repeat(unit, n) + `",1]`
+				var want []any
+				if err := json.Unmarshal([]byte(text), &want); err != nil {
+					t.Fatal(err)
+				}
+				full := want[0].(string)
+				s := rawjson.NewScanner([]byte(text))
+				err := s.Array(func(i int) error {
+					if i > 0 {
+						return nil
+					}
+					got, err := s.StringUpTo(limit)
+					if string(got) != full && (len(got) <= limit || !strings.HasPrefix(full, string(got[:limit]))) {
+						t.Errorf("%d times %s up to %d: got %q", n, unit, limit, got)
+					}
+					return err
+				})
+				if err := errors.Join(err, s.End()); err != nil {
+					t.Errorf("%d times %s up to %d: %v", n, unit, limit, err)
+				}
+			}
+		}
+	}
+}
+
 func TestScannerErrorsNameActualAndExpectedKind(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
