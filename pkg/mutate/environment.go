@@ -41,7 +41,8 @@ func (m *mutation) missingVariables(c *pod.Container) [][]byte {
 			})
 			continue
 		}
-		if empty := emptyVariables(c, p); len(empty) > 0 {
+		selects := m.selectsProfile(c, p)
+		if empty := emptyVariables(c, p, selects); len(empty) > 0 {
 			names := strings.Join(empty, ", ")
 			m.add(c.Name, Finding{
 				Reason: reason.EnvironmentShadowed, Field: variableFields(empty...), Want: "a value",
@@ -49,7 +50,6 @@ func (m *mutation) missingVariables(c *pod.Container) [][]byte {
 				Fix:    "Remove " + names + " from the container.",
 			})
 		}
-		selects := m.selectsProfile(c, p)
 		m.findUnknownProfiles(c, p)
 		if shadows := m.shadows(c, p, selects); len(shadows) > 0 {
 			names := strings.Join(shadows, ", ")
@@ -114,11 +114,12 @@ func ownCredentials(c *pod.Container, p *encodedProvider) []string {
 	return own
 }
 
-// emptyVariables returns the needed variables that the container sets to an empty value.
-func emptyVariables(c *pod.Container, p *encodedProvider) []string {
+// emptyVariables returns the needed variables that the container sets to an empty value. selects
+// reports whether the container selects a profile, which needs no direct variables.
+func emptyVariables(c *pod.Container, p *encodedProvider, selects bool) []string {
 	var empty []string
 	for i := range p.Variables {
-		if v := &p.Variables[i]; v.Needed && c.Variable(v.Name) != nil && !sets(c, v.Name) {
+		if v := &p.Variables[i]; v.Needed && (!v.Direct || !selects) && c.Variable(v.Name) != nil && !sets(c, v.Name) {
 			empty = append(empty, v.Name)
 		}
 	}

@@ -48,6 +48,7 @@ func TestAContainerChoosesItsProfile(t *testing.T) {
 	}{
 		"a container that selects none has the own role and the profiles":  {``, withoutAWS(), nil},
 		"a container that selects a profile has nothing that is preferred": {set("AWS_PROFILE", "audit"), but(), nil},
+		"a profile, and no role of its own":                                {set("AWS_PROFILE", "audit") + "," + set("AWS_ROLE_ARN", ""), but(), nil},
 		"the name of a profile from a ConfigMap":                           {from("AWS_PROFILE"), but(), nil},
 		"an empty name selects none, with the usual warning":               {set("AWS_PROFILE", ""), withoutAWS(), shadowed("AWS_PROFILE")},
 		"the last of two names is empty":                                   {set("AWS_PROFILE", "audit") + "," + set("AWS_PROFILE", ""), withoutAWS(), shadowed("AWS_PROFILE")},

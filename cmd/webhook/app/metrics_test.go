@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
@@ -32,6 +33,7 @@ func TestClientsThatDoNotReadDoNotStopScrapes(t *testing.T) {
 			}
 			synctest.Wait()
 		}
+		time.Sleep(scrapeTimeout)
 		client := &http.Client{Transport: &http.Transport{DialContext: listener.DialContext("10.0.0.1")}}
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://lanyard/metrics", http.NoBody)
 		if err != nil {

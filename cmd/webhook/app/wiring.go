@@ -34,8 +34,8 @@ import (
 // metricsPath is the path of the metrics.
 const metricsPath = "/metrics"
 
-// scrapeTimeout is the default scrape_timeout of Prometheus.
-const scrapeTimeout = 10 * time.Second
+// scrapeTimeout is how long a client may take to read the metrics.
+const scrapeTimeout = 2 * time.Second
 
 // program holds the parts of lanyard-webhook.
 type program struct {
@@ -157,11 +157,13 @@ func (p *program) serveAtOnce(server *http.Server) {
 	})
 }
 
-// scrapes returns the handler of the metrics. http.TimeoutHandler keeps a response until it is
-// complete, so that a client that does not read does not count as one of the requests in
-// flight.
+// scrapes returns the handler of the metrics. Clients that do not read lose their turn soon.
 func scrapes(gatherer prometheus.Gatherer) http.Handler {
-	return http.TimeoutHandler(promhttp.HandlerFor(gatherer, promhttp.HandlerOpts{MaxRequestsInFlight: 4}), scrapeTimeout, "too slow")
+	handler := promhttp.HandlerFor(gatherer, promhttp.HandlerOpts{MaxRequestsInFlight: 4})
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(scrapeTimeout))
+		handler.ServeHTTP(w, r)
+	})
 }
 
 // addMetrics adds the metrics server. With --metrics-secure, it uses the serving certificate,

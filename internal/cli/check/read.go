@@ -385,7 +385,7 @@ func (s *accounts) findings() []finding.Finding {
 
 // compiled reports whether the policies have the identities, so that they do not select ServiceAccounts
 // by the label.
-func (s *accounts) compiled() bool { return s.policies != nil && s.policies.Source.Compiled }
+func (s *accounts) compiled() bool { return s.policies.Compiled() }
 
 // readAccounts reads the ServiceAccounts of all namespaces or, without the right, of the namespace
 // of the command line. installation is nil if it is not known.
@@ -447,7 +447,7 @@ func (k *checkCommand) pods(ctx context.Context, s *accounts) {
 		k.add("pods", finding.DoesNotApply("pods were not compared with the annotations of ServiceAccounts: the identities are in the policies"))
 		return
 	}
-	if s.chosen == nil || k.Webhook.Unread != nil {
+	if s.err != nil || k.Webhook.Unread != nil {
 		return
 	}
 	defer k.Progress("reading pods")()
@@ -471,6 +471,9 @@ func (k *checkCommand) pods(ctx context.Context, s *accounts) {
 			}
 		}
 		delete(s.namespaces, name) // with its pods
+	}
+	if s.chosen == nil && len(states) == 0 {
+		return
 	}
 	found := Pods(s.namespace, states)
 	if f := configMaps.Finding(); f.Text != "" {

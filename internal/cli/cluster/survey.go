@@ -156,6 +156,9 @@ func (i *Installation) OnlyPolicies() *Injecting {
 	return i.Policies
 }
 
+// Compiled reports whether policies inject, and have the identities: ServiceAccounts need no annotations.
+func (p *Injecting) Compiled() bool { return p != nil && p.Source.Compiled }
+
 // Registration returns the webhook configuration that decides for which pods Lanyard is
 // called, or nil if only policies inject or the installation is unknown. If nothing injects,
 // it returns a configuration without webhooks, which matches no pod.

@@ -5,6 +5,7 @@ package migrate
 
 import (
 	"io"
+	"path/filepath"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -12,10 +13,15 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
 )
 
-// readManifests reads the files of --filename. Another file in a directory, such as a template, is
-// noted.
+// readManifests reads the files of --filename, each once. Another file in a directory, such as a
+// template, is noted.
 func (k *migrateCommand) readManifests() (stock []*Object, err error) {
+	seen := map[string]bool{}
 	err = k.EachFile(k.In, func(name string, r io.Reader) error {
+		if seen[filepath.Clean(name)] {
+			return nil
+		}
+		seen[filepath.Clean(name)] = true
 		objects, err := ReadManifest(name, r)
 		if err != nil && name != command.StandardInput && !slices.Contains(k.Files.Filenames, name) {
 			k.Note("not read: %v", err)
@@ -31,6 +37,9 @@ func (k *migrateCommand) readManifests() (stock []*Object, err error) {
 // objects of Kubernetes are left out.
 func ReadManifest(name string, r io.Reader) (objects []*Object, err error) {
 	err = command.EachManifest(name, r, func(u *unstructured.Unstructured) error {
+		if u.GetKind() == "" || u.GetAPIVersion() == "" {
+			return nil
+		}
 		o, err := Read(u)
 		if o != nil {
 			o.Source = name

@@ -75,6 +75,7 @@ func (k *migrateCommand) stock(ctx context.Context, client dynamic.Interface, na
 	}
 	configurations, err := survey.Configurations(ctx)
 	if apierrors.IsForbidden(err) {
+		k.Note("warning: the settings of the other webhook are not taken over, because its webhook configuration cannot be read: %v", err)
 		err = nil
 	}
 	for i := range configurations {

@@ -478,10 +478,27 @@ func TestManifestErrors(t *testing.T) {
 			t.Errorf("%s: got %d objects and %v, want an error with %q", sentence, len(objects), err, tt.want)
 		}
 	}
-	for _, text := range []string{"", "---\n", "a: b\n", "- a\n", "kind: X\n", "# comment\n", "null\n"} {
+	for _, text := range []string{"", "---\n", "a: b\n", "- a\n", "kind: X\n", "kind: Pod\n", "# comment\n", "null\n"} {
 		if objects, err := migrate.ReadManifest("a.yaml", strings.NewReader(text)); err != nil || len(objects) > 0 {
 			t.Errorf("%q: got %d objects and %v, want none", text, len(objects), err)
 		}
+	}
+}
+
+// Patches, and the templates of most Jobs, have no more.
+func TestPodsWithoutMetadataOrSpec(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{
+		"apiVersion: batch/v1\nkind: Job\nmetadata: {name: a}\nspec: {template: {spec: {containers: []}}}\n",
+		"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\nspec: {replicas: 3}\n",
+		"apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n",
+		"apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: null\n",
+	} {
+		stock, err := migrate.ReadManifest("a.yaml", strings.NewReader(text))
+		if err != nil {
+			t.Fatalf("%s: %v", text, err)
+		}
+		planOf(t, stock, false, peer.Names()...)
 	}
 }
 

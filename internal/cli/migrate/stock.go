@@ -44,18 +44,21 @@ type Object struct {
 
 // Pod is the part of a pod template, or of a pod, that a peer reads.
 type Pod struct {
-	podMetadata `json:"metadata"`
-	podSpec     `json:"spec"`
+	PodMetadata `json:"metadata"`
+	PodSpec     `json:"spec"`
 
 	ServiceAccount string `json:"-"`
 }
 
-type podMetadata struct {
+// PodMetadata is the metadata of a pod. It and PodSpec are exported, because the converter of
+// apimachinery sets them also if they are absent, and panics if it may not.
+type PodMetadata struct {
 	Labels      map[string]string `json:"labels"`
 	Annotations map[string]string `json:"annotations"`
 }
 
-type podSpec struct {
+// PodSpec is the spec of a pod.
+type PodSpec struct {
 	NodeSelector map[string]string `json:"nodeSelector"`
 	Volumes      []Volume          `json:"volumes"`
 	// Containers are the containers and init containers that have a variable that a peer reads, or run

@@ -279,7 +279,13 @@ const aboutPods = "running pods"
 // pods adds the running pods of a workload or a ServiceAccount, as status counts them. The rest
 // of the explanation does not depend on them.
 func (x *explainer) pods(ctx context.Context, in *input, e *Explanation) {
+	if in.ServiceAccount == nil && !in.Absent { // there is a finding about the missing right
+		return
+	}
 	in.AddServiceAccount(in.metadata())
+	if in.Absent {
+		x.known = nil // no answer was asked for
+	}
 	if x.known != nil {
 		x.known.template, x.known.answer = in.Template, in.Answer
 	}

@@ -172,7 +172,7 @@ func (r *reader) readNamespaces(ctx context.Context) error {
 	for _, meta := range list {
 		meta.ManagedFields = nil // which can be large
 		n := NewNamespace(r.settings, meta, r.installation.Registration())
-		n.unread = r.unread != nil
+		n.unread, n.compiled = r.unread != nil, r.installation.OnlyPolicies().Compiled()
 		r.namespaces[meta.Name] = n
 	}
 	return nil

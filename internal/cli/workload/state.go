@@ -174,7 +174,7 @@ func (p *pod) answered(answer *Answer, fresh *injected.Pod) error {
 	switch denial := answer.Denial; {
 	case answer.Err != nil:
 		p.Comparison, p.Problem = unknown, "the credentials of a new pod are unknown: "+answer.Err.Error()
-	case denial.isOthers() && answer.Local == "" && !n.unread:
+	case denial.isOthers() && answer.Local == "" && !n.unread && p.running.asks: // or else there may be no ServiceAccount
 		p.Local = "the pod of the dry run was denied, but not by Lanyard: " + denial.Error()
 	case denial != nil:
 		p.Comparison, p.Problem = unknown, "a new pod is denied: "+denial.Error()

@@ -72,6 +72,8 @@ type Namespace struct {
 	pods   []*pod
 	// injected reports whether there are injected pods, as far as they were looked for.
 	injected bool
+	// compiled reports whether policies have the identities, so that ServiceAccounts need not ask.
+	compiled bool
 	// variables are the relevant variables in ConfigMaps that containers use.
 	variables configMaps
 	// comparers compare the pods of a ServiceAccount, while the pods are read.
@@ -115,9 +117,10 @@ func (n *Namespace) calls(labels map[string]string) (called, certain bool) {
 	return n.called && selected, certain
 }
 
-// AddServiceAccount adds a ServiceAccount if it asks for an identity.
+// AddServiceAccount adds a ServiceAccount if it asks for an identity, or has annotations or the label of
+// Lanyard: its pods may have an identity from before.
 func (n *Namespace) AddServiceAccount(object *metav1.PartialObjectMetadata) {
-	if n.concerns(object) || hasOwn(object.Annotations) { // a mistake, or what is left of an identity
+	if n.concerns(object) || hasOwn(object.Annotations) || object.Labels[annotations.IdentityLabel] != "" {
 		n.keep(object)
 	}
 }
@@ -187,7 +190,7 @@ func (n *Namespace) Empty() bool {
 // for an identity any more.
 func FindInjected(ctx context.Context, c *command.CLI, scope string, namespaces map[string]*Namespace) error {
 	for _, n := range namespaces {
-		if n.Empty() {
+		if n.Empty() && !n.compiled {
 			return c.EachInjectedPod(ctx, scope, func(pod *metav1.PartialObjectMetadata) error {
 				if n := namespaces[pod.Namespace]; n != nil {
 					n.injected = true
@@ -208,7 +211,7 @@ func (n *Namespace) addPod(object *corev1.Pod) error {
 		return nil
 	}
 	found := n.accounts[name]
-	if (found == nil || !found.asks) && object.Annotations[annotations.Injected] == "" {
+	if (found == nil || !found.asks) && (n.compiled || object.Annotations[annotations.Injected] == "") {
 		return nil
 	}
 	if found == nil {

@@ -302,9 +302,9 @@ func (r *statusResult) printEnd(p *command.Page) {
 	case r.Summary.Pods > 0 && (r.titled || !r.stale || unreadable):
 		p.Text(0, "", r.Summary.String())
 	case unreadable || r.titled:
-	case len(r.query.names) > 0:
+	case len(r.query.names) > 0 && r.query.scope != metav1.NamespaceAll:
 		p.Line("no pod of a ServiceAccount that asks for an identity is selected. To see why: lanyard explain %s --namespace %s", r.query.names[0], r.query.scope)
-	case r.query.selector != "":
+	case len(r.query.names) > 0, r.query.selector != "":
 		p.Line("no pod of a ServiceAccount that asks for an identity is selected")
 	case r.stale:
 		p.Line("every pod has the credentials that its ServiceAccount asks for")

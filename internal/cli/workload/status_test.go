@@ -421,6 +421,7 @@ func TestTheStateOfAPod(t *testing.T) {
 		"neither gets one":                                           {pod(""), nil, new(fresh("")), injected.Unknown, "a new pod has no credentials from Lanyard", ""},
 		"a new pod is denied":                                        {pod("old"), nil, denied(ByGuard, "no"), injected.Unknown, isDenied + "no", ""},
 		"another program denies a new pod":                           {pod("old"), nil, denied(ByOther, "no"), injected.Stale, "", others},
+		"its ServiceAccount asks for nothing, and a pod is denied":   {pod("old"), account(map[string]string{}), denied(ByOther, "no"), injected.Unknown, isDenied + "no", ""},
 		"the webhook of another program fails":                       {pod("old"), nil, denied(ByFailedCall, "no"), injected.Stale, "", others},
 		"the rules are evaluated here, and deny a pod":               {pod("old"), nil, &Answer{Local: "you may not", Denial: denied(ByOther, "no").Denial}, injected.Unknown, isDenied + "no", ""},
 		"the rules are evaluated here, on the pod as it was created": {pod("old"), nil, &Answer{Local: "you may not", Answer: fresh("old").Answer}, injected.Stale, "", "you may not"},

@@ -111,6 +111,22 @@ func TestARejectedRequestDoesNotWaitForItsBody(t *testing.T) {
 	})
 }
 
+// Its read deadline can end the context of later requests on the connection.
+func TestTheConnectionOfARejectedRequestEnds(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		conn := memnet.Dial(t, serve(t, newFixture(allow(untroubled)).handler), attacker)
+		_, _ = io.WriteString(conn, "GET /mutate-v1-pod HTTP/1.1\r\nHost: x\r\n\r\n")
+		response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if response.StatusCode != http.StatusMethodNotAllowed || !response.Close {
+			t.Errorf("got %s, close %t, want 405 on a connection that ends", response.Status, response.Close)
+		}
+	})
+}
+
 // The deadlines of a review do not apply to the next one on its connection.
 func TestAConnectionOutlivesTheTimeOfALargeReview(t *testing.T) {
 	t.Parallel()

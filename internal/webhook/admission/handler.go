@@ -190,6 +190,7 @@ func (h *Handler[T]) reply(a *reply, w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		// Otherwise net/http would wait for the body before it responds.
 		_ = http.NewResponseController(w).SetReadDeadline(time.Unix(0, 1))
+		w.Header().Set("Connection", "close") // the deadline can end the context of the connection
 		h.reject(a, start, err)
 		return
 	}

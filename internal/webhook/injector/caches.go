@@ -24,7 +24,7 @@ type Caches struct{ ServiceAccounts, Namespaces *metadatacache.Cache }
 // NewCaches returns the caches of a cluster. recorder counts the lookups of ServiceAccounts.
 func NewCaches(config *rest.Config, recorder metadatacache.Recorder, log logr.Logger) (Caches, error) {
 	config = rest.CopyConfig(config)
-	config.QPS = -1 // a limit would delay pods; the API server limits requests by priority and fairness
+	config.QPS, config.RateLimiter = -1, nil // a limit would delay pods; the API server limits requests by priority and fairness
 	client, err := metadata.NewForConfig(config)
 	if err != nil {
 		return Caches{}, fmt.Errorf("create Kubernetes client: %w", err)

@@ -79,7 +79,7 @@ const (
 	// EnvironmentTaken: the container points to credentials of its own.
 	EnvironmentTaken Reason = "environment_taken"
 	// EnvironmentShadowed: the container sets a variable that SDKs may prefer to
-	// the injected identity, or one that they need to an empty value.
+	// the injected identity, or sets one that they need to an empty value.
 	EnvironmentShadowed Reason = "environment_shadowed"
 	// EnvironmentIncomplete: the ServiceAccount asks for a token alone, and the container does
 	// not set the variable with the identity, without which SDKs fail.

@@ -42,12 +42,12 @@ var ofObjects = map[string]explanation{
 
 var ofContainers = map[string]explanation{
 	string(reason.EnvironmentIncomplete): {"yes", "The ServiceAccount asks only for a token (`lanyard.dev/tokens: aws`), and the container does not set `AWS_ROLE_ARN`. It gets the token but no variables, with which SDKs would fail.", "Set the variable, unless the program reads the token file itself."},
-	string(reason.NotVerified):           {"yes", "The ServiceAccount has the annotation `verify`, but the cluster has no image for it, or the pod is for Windows.", "See [verified start](../verify.md)."},
+	string(reason.NotVerified):           {"yes", "The ServiceAccount has the annotation `verify`, but the cluster has no image for it, the pod is for Windows, or another container has the name of the one that verifies.", "See [verified start](../verify.md)."},
 	string(reason.PodNameUnusable):       {"yes", "The name of the pod is too short or too long for an AWS session name, so the default is used.", "Use a shorter name."},
 	string(reason.ContainerNotSelected):  {"no", "`lanyard.dev/containers` or `lanyard.dev/skip-containers` excludes it, or an [adopted](../migrate/adoption.md#both-webhooks-at-once) webhook overwrites it.", ""},
 	string(reason.ContainerNotFound):     {"yes", "One of these annotations names a container that the pod does not have. The message suggests a name.", "Correct it, unless another webhook adds that container."},
 	string(reason.EnvironmentTaken):      {"yes", "The container sets its own token or credentials file, such as `AWS_WEB_IDENTITY_TOKEN_FILE`, so it gets none of that provider's variables.", "Remove the variable to use the injected identity."},
-	string(reason.EnvironmentShadowed):   {"yes", "SDKs may prefer a variable of the container, such as `AWS_ACCESS_KEY_ID`, to the injected identity, or it is empty.", "Remove the variable."},
+	string(reason.EnvironmentShadowed):   {"yes", "SDKs may prefer a variable of the container, such as `AWS_ACCESS_KEY_ID`, to the injected identity, or the container sets one that they need, such as `AWS_ROLE_ARN`, to an empty value.", "Remove the variable."},
 	string(reason.MountPathTaken):        {"yes", "Something else is mounted at or below the path of the token or its copy, or a read-only volume above it. The container gets no identity, or no copy.", "Mount it elsewhere."},
 	string(reason.VolumeMissing):         {"yes", "An ephemeral container was added to a pod without the current identity of its ServiceAccount.", "Recreate the pod."},
 }
