@@ -410,6 +410,11 @@ func (k *checkCommand) accountsOf(ctx context.Context, registration *admissionre
 		s.err = err
 		return s
 	}
+	exists := func(namespace *metav1.ObjectMeta) bool { return namespace.Name == k.namespace }
+	if scope == metav1.NamespaceAll && *k.Flags.Namespace != "" && !slices.ContainsFunc(list, exists) {
+		s.unread = append(s.unread, finding.Fail("namespace_not_found", "Correct the name. To see all: kubectl get namespaces", "cli/check.md",
+			"the namespace %s does not exist", k.namespace))
+	}
 	for _, namespace := range list {
 		if cluster.CalledFor(registration, k.settings, namespace) {
 			s.namespaces[namespace.Name] = workload.NewNamespace(k.settings, namespace, registration)

@@ -76,6 +76,12 @@ var _ = Describe("check", Serial, Ordered, func() {
 		Expect(code).To(Equal(command.ExitOK))
 	})
 
+	It("reports a namespace that does not exist", func(ctx SpecContext) {
+		code, out, _ := lanyard(ctx, "check", "--namespace", "shopp")
+		Expect(out).To(ContainSubstring("× the namespace shopp does not exist\n"))
+		Expect(code).To(Equal(command.ExitFound))
+	})
+
 	It("does not choose one in a namespace that Lanyard is not called for", func(ctx SpecContext) {
 		_, err := env.client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "a-first", Labels: map[string]string{"lanyard.dev/inject": "disabled"}}}, metav1.CreateOptions{})
 		Expect(err).NotTo(HaveOccurred())
