@@ -283,17 +283,18 @@ func (x *explainer) pods(ctx context.Context, in *input, e *Explanation) {
 		return
 	}
 	in.AddServiceAccount(in.metadata())
+	if !in.asks() { // its pods are of interest only if they were injected when it did
+		if err := FindInjected(ctx, x.CLI, in.Name, x.namespaces); err != nil || in.Empty() {
+			return
+		}
+	}
 	if in.Absent {
 		x.known = nil // no answer was asked for
 	}
 	if x.known != nil {
 		x.known.template, x.known.answer = in.Template, in.Answer
 	}
-	before := len(x.missing)
 	rows, err := x.rows(ctx, in.Namespace)
-	if !in.asks() && len(rows) == 0 { // so the pods need not be read
-		err, x.missing = nil, x.missing[:before]
-	}
 	if err != nil {
 		f := finding.Unreadable("the "+aboutPods, err)
 		f.About = aboutPods

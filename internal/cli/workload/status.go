@@ -120,19 +120,9 @@ func (n *Namespace) calls(labels map[string]string) (called, certain bool) {
 // AddServiceAccount adds a ServiceAccount if it asks for an identity, or has annotations or the label of
 // Lanyard: its pods may have an identity from before.
 func (n *Namespace) AddServiceAccount(object *metav1.PartialObjectMetadata) {
-	if n.concerns(object) || hasOwn(object.Annotations) || object.Labels[annotations.IdentityLabel] != "" {
+	if read := annotations.ServiceAccountObject(object); n.concerns(object) || read.Bytes() > 0 || read.Label != "" {
 		n.keep(object)
 	}
-}
-
-// hasOwn reports whether there are annotations of Lanyard.
-func hasOwn(values map[string]string) bool {
-	for key := range values {
-		if strings.HasPrefix(key, annotations.Prefix) {
-			return true
-		}
-	}
-	return false
 }
 
 // concerns reports whether a ServiceAccount asks for an identity, or will when Lanyard has adopted it.
@@ -189,17 +179,16 @@ func (n *Namespace) Empty() bool {
 // FindInjected looks for injected pods in the namespaces, of the scope, in which no ServiceAccount asks
 // for an identity any more.
 func FindInjected(ctx context.Context, c *command.CLI, scope string, namespaces map[string]*Namespace) error {
-	for _, n := range namespaces {
-		if n.Empty() && !n.compiled {
-			return c.EachInjectedPod(ctx, scope, func(pod *metav1.PartialObjectMetadata) error {
-				if n := namespaces[pod.Namespace]; n != nil {
-					n.injected = true
-				}
-				return nil
-			})
-		}
+	unknown := func(n *Namespace) bool { return n.Empty() && !n.compiled }
+	if !slices.ContainsFunc(slices.Collect(maps.Values(namespaces)), unknown) {
+		return nil
 	}
-	return nil
+	return c.EachInjectedPod(ctx, scope, func(pod *metav1.PartialObjectMetadata) error {
+		if n := namespaces[pod.Namespace]; n != nil {
+			n.injected = true
+		}
+		return nil
+	})
 }
 
 // addPod adds a pod that has not ended, if its ServiceAccount asks for an identity or it was injected
