@@ -53,6 +53,9 @@ func newPoliciesCommand(c *command.CLI) *cobra.Command {
 			return err
 		}
 		if compares {
+			if err := forgotten(cmd, c, name); err != nil {
+				return err
+			}
 			return diffPolicies(cmd.Context(), c, name, text)
 		}
 		_, err = fmt.Fprint(c.Out, text)
