@@ -111,7 +111,7 @@ run_suites() {
   local suite
   for suite; do
     # shellcheck disable=SC2086 # several flags
-    timed "suite $suite" "bin/$suite.test" -test.timeout=30m -ginkgo.v -ginkgo.no-color $GINKGO_FLAGS || return
+    timed "suite $suite" "bin/$suite.test" -test.timeout=1h -ginkgo.v -ginkgo.no-color $GINKGO_FLAGS || return
   done
 }
 
