@@ -53,7 +53,7 @@ var cluster struct {
 
 func TestSelfManaged(t *testing.T) {
 	RegisterFailHandler(Fail)
-	SetDefaultEventuallyTimeout(time.Minute)
+	SetDefaultEventuallyTimeout(controlplane.Patience)
 	RunSpecs(t, "self-managed certificate")
 }
 
