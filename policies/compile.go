@@ -79,7 +79,7 @@ func Compile(s *annotations.Settings, name, suffix string, source *Source, accou
 		key := a.ServiceAccount.Namespace + "/" + a.ServiceAccount.Name
 		row, err := newRow(s, a)
 		if _, found := rows[key]; found && row != nil {
-			err = fmt.Errorf("serviceaccount %q: got it twice, want it once", key)
+			err = fmt.Errorf("serviceaccount %q is in the input more than once: remove the others", key)
 		}
 		errs = append(errs, err)
 		if row != nil {
