@@ -129,8 +129,12 @@ func (k *checkCommand) checkValues(cmd *cobra.Command) (err error) {
 			return fmt.Errorf("--fleet-context: %w", err)
 		}
 	}
-	k.internet, err = exchange.NewClient(k.caFile)
-	return err
+	client, err := exchange.NewClient(k.caFile)
+	if err != nil {
+		return err
+	}
+	k.internet = k.Progress(client)
+	return nil
 }
 
 // lookUntil runs the checks. With --wait, it runs them again until none fails, and shows
