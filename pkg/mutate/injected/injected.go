@@ -81,7 +81,7 @@ type Container struct {
 	Kind string
 	// TakesPart reports whether Lanyard's token volume is mounted.
 	TakesPart bool
-	// Providers are the providers whose variables point into the token volume.
+	// Providers are the providers whose variables point to Lanyard's files.
 	Providers []string
 	// Variables are all variables, the container's own and Lanyard's.
 	Variables []Variable
@@ -252,11 +252,13 @@ func (p *Pod) readContainer(read *pod.Container) {
 		for i := range p.Tokens {
 			p.Tokens[i].File = path.Join(mountPath, p.Tokens[i].Path)
 		}
-		c.Providers = pointingTo(c.Variables, p.definitions, mountPath)
 		at := mountedAt{mountPath, p.read.Windows, c.Tokens, c.Variables, p.Files}
 		definitions := slices.DeleteFunc(slices.Clone(p.definitions), func(d *annotations.Provider) bool { return !at.hasVariables(d) })
 		at.markInjected(definitions)
 		at.markAmbiguous(definitions)
+		for _, d := range definitions {
+			c.Providers = append(c.Providers, d.Name)
+		}
 	}
 	p.Containers = append(p.Containers, c)
 }

@@ -185,18 +185,3 @@ func (m mountedAt) pointsInto(v *Variable, d *annotations.Provider) bool {
 		return (known.Credential || known.Profiles) && known.Name == v.Name && m.couldGive(&known, d) && fits(v.Value, known.Value, d, m)
 	})
 }
-
-// pointingTo returns the providers whose variables point to a file in the token volume.
-func pointingTo(variables []Variable, definitions []*annotations.Provider, mountPath string) []string {
-	var names []string
-	for _, d := range definitions {
-		if slices.ContainsFunc(d.Variables, func(v annotations.Variable) bool {
-			return (v.Credential || v.Profiles) && slices.ContainsFunc(variables, func(set Variable) bool {
-				return set.Name == v.Name && strings.HasPrefix(slashes(set.Value), mountPath+"/")
-			})
-		}) {
-			names = append(names, d.Name)
-		}
-	}
-	return names
-}
