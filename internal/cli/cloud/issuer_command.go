@@ -32,7 +32,7 @@ type trustIssuerCommand struct {
 
 func newTrustIssuerCommand(c *command.CLI) *cobra.Command {
 	k := &trustIssuerCommand{CLI: c}
-	cmd := command.New(help("issuer"), cobra.NoArgs, func(cmd *cobra.Command, _ []string) error {
+	cmd := command.New(help("issuer"), command.NoArgs, func(cmd *cobra.Command, _ []string) error {
 		for _, name := range []string{"issuer", "fleet", "remove-key", "public-key", "ca-file"} {
 			if cmd.Flags().Changed(name) && k.to == "" {
 				return command.Usagef("--%s needs --to", name)

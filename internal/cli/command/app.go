@@ -142,7 +142,7 @@ var optionsText string
 
 // NewOptionsCommand returns the command options.
 func (c *CLI) NewOptionsCommand() *cobra.Command {
-	return New(optionsText, cobra.NoArgs, func(cmd *cobra.Command, _ []string) error {
+	return New(optionsText, NoArgs, func(cmd *cobra.Command, _ []string) error {
 		p := NewPage(c.Out)
 		p.flags(cmd.Root().PersistentFlags().FlagUsages())
 		return p.Err
@@ -177,7 +177,8 @@ func New(text string, args cobra.PositionalArgs, run func(cmd *cobra.Command, ar
 }
 
 // Finish completes a command and its subcommands: the examples show the name that
-// the user types, and a command that only groups others shows their list.
+// the user types, a command that only groups others shows their list, and no value of a flag is
+// taken for an argument.
 func (c *CLI) Finish(cmd *cobra.Command) {
 	cmd.Example = strings.ReplaceAll(cmd.Example, "  lanyard ", "  "+c.Name+" ")
 	if !cmd.Runnable() {
@@ -192,6 +193,13 @@ func (c *CLI) Finish(cmd *cobra.Command) {
 			}
 			return Usagef("unknown command %q", args[0])
 		}
+	}
+	takes := cmd.Args
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if err := misplaced(cmd, args); err != nil || takes == nil {
+			return err
+		}
+		return takes(cmd, args)
 	}
 	for _, child := range cmd.Commands() {
 		c.Finish(child)
