@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/lanyard-dev/lanyard/internal/provider"
-	"github.com/lanyard-dev/lanyard/internal/texts"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
@@ -112,7 +111,7 @@ func isValue(name, value string, d *annotations.Provider, m mountedAt) bool {
 		read, err := p.Read(value)
 		return err == nil && read == value
 	}
-	return value != "" && texts.IsVisible(value)
+	return value != ""
 }
 
 // mountedAt describes a container with Lanyard's tokens, and where they are mounted.
