@@ -286,7 +286,7 @@ func slashes(file string) string {
 
 // Remove removes Lanyard's additions from the JSON object of a pod: marks, the label,
 // volumes, mounts and variables. It does not change a pod that Lanyard did not inject. A variable
-// that the container itself may have set, as in Compare, stays only if the annotations of the
+// that the container itself may have set, as in Comparer.Compare, stays only if the annotations of the
 // ServiceAccount are unchanged since the pod was created.
 func Remove(object map[string]any, s *annotations.Settings, unchanged bool) error {
 	p, err := Read(object, s)
