@@ -48,7 +48,7 @@ function serve() {
   return new Promise((resolve) => server.listen(0, 'localhost', () => resolve(server)))
 }
 
-// watch reports everything that a page does wrong by itself.
+// watch reports all errors of a page.
 function watch(page, origin) {
   const own = (url) => url.startsWith(origin) || /^(data|blob|about):/.test(url)
   page.on('request', (r) => check(own(r.url()), `${page.url()}: got a request of ${r.url()}, want only the site`))
@@ -161,7 +161,7 @@ async function schemes(browser, url) {
   }
 }
 
-// menus opens the menu of a phone; or looks at the versions and changes the colour scheme.
+// menus opens the menu on a phone. Elsewhere, it checks the versions and changes the colour scheme.
 async function menus(page, device, scheme) {
   if (device === 'phone') {
     await page.click('.VPLocalNav .menu')
@@ -231,7 +231,7 @@ const server = await serve()
 const url = `http://localhost:${server.address().port}${base}`
 const browser = await chromium.launch({
   executablePath: program,
-  // Chromium itself asks for nothing, either.
+  // Keep Chromium itself from sending requests.
   args: '--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking --disable-component-update --disable-sync'.split(' '),
 })
 const page = await browser.newPage()

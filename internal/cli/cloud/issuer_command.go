@@ -170,8 +170,7 @@ func (k *trustIssuerCommand) published(ctx context.Context, at string) (*Documen
 	if err != nil {
 		return nil, err
 	}
-	defer k.Progress("reading the published documents")()
-	published, err := FromURL(ctx, client, at)
+	published, err := FromURL(ctx, k.Progress(client), at)
 	unread, isUnread := errors.AsType[unreadableError](err)
 	_, noResponse := errors.AsType[*url.Error](err)
 	_, distrusted := errors.AsType[*tls.CertificateVerificationError](err)

@@ -64,7 +64,8 @@ type CLI struct {
 	// overrides are the fields of --overrides.
 	overrides map[string]any
 	// Started reports whether the command line was valid, so that errors are not about usage.
-	Started bool
+	Started  bool
+	progress *progress
 }
 
 // Rate limits of one client, as kubectl's for discovery. A command that sends more requests
@@ -77,9 +78,12 @@ const (
 // NewCLI returns the defaults. A program whose name starts with kubectl- is a
 // plugin of kubectl.
 func NewCLI(program string, streams genericiooptions.IOStreams) *CLI {
+	p := &progress{told: map[string]bool{}}
+	streams.Out, streams.ErrOut = stream{streams.Out, p}, stream{streams.ErrOut, p}
 	c := &CLI{
 		IOStreams: streams,
 		Name:      "lanyard",
+		progress:  p,
 		Flags:     genericclioptions.NewConfigFlags(true).WithDiscoveryQPS(qps).WithDiscoveryBurst(burst),
 	}
 	if strings.HasPrefix(filepath.Base(program), "kubectl-") {
@@ -93,6 +97,7 @@ func NewCLI(program string, streams genericiooptions.IOStreams) *CLI {
 		if c.hasNoCluster(config) {
 			config.Wrap(func(http.RoundTripper) http.RoundTripper { return noCluster{} })
 		}
+		config.Wrap(func(next http.RoundTripper) http.RoundTripper { return patient{next, c, "the API server"} })
 		return config
 	}
 	return c
@@ -209,6 +214,7 @@ func (c *CLI) Finish(cmd *cobra.Command) {
 // InContext returns a CLI for the cluster of another context of the kubeconfig.
 func (c *CLI) InContext(name string) *CLI {
 	other := NewCLI(c.Name, c.IOStreams)
+	other.IOStreams, other.progress = c.IOStreams, c.progress
 	other.Flags.KubeConfig, other.Flags.Context = c.Flags.KubeConfig, &name
 	return other
 }
@@ -365,7 +371,10 @@ func (c *CLI) Survey() (*cluster.Survey, error) {
 }
 
 // SurveyAgain makes the command read the cluster again.
-func (c *CLI) SurveyAgain() { c.survey, c.Webhook.settings, c.Webhook.Unread = nil, nil, nil }
+func (c *CLI) SurveyAgain() {
+	c.survey, c.Webhook.settings, c.Webhook.Unread = nil, nil, nil
+	c.progress.again()
+}
 
 // Settings returns the settings of the webhook from the file of --config or the cluster. If
 // the cluster's cannot be read, they are the built-in defaults, and NoteUnknown warns where

@@ -102,7 +102,6 @@ func (r *labelling) Names() []string {
 }
 
 func (k *labeller) run(ctx context.Context) (*labelling, error) {
-	defer k.Progress("reading ServiceAccounts")()
 	namespace, err := k.Scope(k.all)
 	if err != nil {
 		return nil, err

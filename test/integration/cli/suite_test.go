@@ -153,8 +153,11 @@ func lanyardAs(ctx context.Context, kubeconfig, input string, args ...string) (c
 	var stdout, stderr bytes.Buffer
 	args = append([]string{"lanyard", "--kubeconfig", kubeconfig}, args...)
 	code = cli.Run(ctx, args, genericiooptions.IOStreams{In: bytes.NewBufferString(input), Out: &stdout, ErrOut: &stderr})
-	return code, stdout.String(), stderr.String()
+	return code, stdout.String(), waiting.ReplaceAllString(stderr.String(), "")
 }
+
+// waiting matches the lines in which a command says what it waits for, as on a slow machine.
+var waiting = regexp.MustCompile(`(?m)^waiting for .* \.\.\.\n`)
 
 // user returns the kubeconfig of a user without rights of their own.
 func user(name string) string {

@@ -64,8 +64,8 @@ func (t terminal) run(ctx context.Context, command string) (code int, shown stri
 	return 0, lines(text.String())
 }
 
-// progress matches the messages about steps that take long.
-var progress = regexp.MustCompile(`(?m)^(asking Lanyard|reading [a-z ]+|waiting for [a-z ]+|labelling ServiceAccounts|exchanged the tokens of \d+ of \d+ ServiceAccounts) \.\.\.\n`)
+// progress matches the messages about requests and steps that take long.
+var progress = regexp.MustCompile(`(?m)^(waiting for [^\n]+|\d+ of \d+ namespaces|\d+ ServiceAccounts so far|exchanged the tokens of \d+ of \d+ ServiceAccounts) \.\.\.\n`)
 
 // lines returns the terminal output, without parts that depend on timing.
 func lines(shown string) string {
