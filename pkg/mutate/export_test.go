@@ -4,7 +4,7 @@
 package mutate
 
 // The parts of a decision, for tests of one part.
-type Result = result
+type Result = Decision
 
 var (
 	NewInjection = newInjection

@@ -617,11 +617,9 @@ func TestContainers(t *testing.T) {
 	sent.Spec.InitContainers = []corev1.Container{{Name: "proxy"}}
 	sent.Spec.Containers = append(sent.Spec.Containers, corev1.Container{Name: "own", Env: []corev1.EnvVar{{Name: "AWS_WEB_IDENTITY_TOKEN_FILE", Value: "/own/token"}}})
 	got := injectPod(t, sent, role)
-	windows := *got.Spec.Containers[0].DeepCopy()
-	windows.Name, windows.Env[1].Value = "windows", `C:\var\run\secrets\lanyard.dev\serviceaccount\aws\token`
 	profile := *got.Spec.Containers[0].DeepCopy()
 	profile.Name, profile.Env = "profile", []corev1.EnvVar{{Name: "AWS_PROFILE", Value: "audit"}, {Name: "AWS_CONFIG_FILE", Value: path + "/aws/config"}}
-	got.Spec.Containers = append(got.Spec.Containers, windows, profile)
+	got.Spec.Containers = append(got.Spec.Containers, profile)
 	in.Sent, in.Answer.Pod = unstructuredOf(sent), unstructuredOf(got)
 	want := []Container{
 		{Name: "proxy", Type: "init", Reasons: []mutate.Finding{{Reason: reason.ContainerNotSelected, Detail: "the pod's annotations leave it out"}}},
@@ -631,7 +629,6 @@ func TestContainers(t *testing.T) {
 			Detail: "it sets AWS_WEB_IDENTITY_TOKEN_FILE itself and keeps its own aws credentials",
 			Fix:    "Remove AWS_WEB_IDENTITY_TOKEN_FILE from the container to use the injected aws identity.",
 		}}},
-		{Name: "windows", Type: "container", Token: true, Providers: []string{"aws"}},
 		{Name: "profile", Type: "container", Token: true, Providers: []string{"aws"}},
 	}
 	if diff := cmp.Diff(want, explain(in).New.Containers); diff != "" {

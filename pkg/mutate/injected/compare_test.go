@@ -73,7 +73,7 @@ func inject(t testing.TB, s *annotations.Settings, serviceAccount *annotations.O
 
 func compare(t testing.TB, s *annotations.Settings, serviceAccount *annotations.Object, pod string, unchanged bool) injected.State {
 	t.Helper()
-	got, err := injected.Compare(s, serviceAccount, nil, []byte(pod), unchanged)
+	got, err := injected.NewComparer(s, serviceAccount, nil).Compare([]byte(pod), unchanged)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -239,7 +239,7 @@ func TestPodsThatWereNotInjected(t *testing.T) {
 	if _, err := injected.Read(map[string]any{"spec": 1}, s); err == nil {
 		t.Error("got no error for a spec that is a number")
 	}
-	if _, err := injected.Compare(s, account(aws), nil, []byte(`{"spec":1}`), false); err == nil {
+	if _, err := injected.NewComparer(s, account(aws), nil).Compare([]byte(`{"spec":1}`), false); err == nil {
 		t.Error("got no error for a spec that is a number")
 	}
 }
@@ -362,11 +362,11 @@ func TestRemoveKeepsOtherFields(t *testing.T) {
 func TestAPodThatExceedsTheLimitsIsReadBack(t *testing.T) {
 	t.Parallel()
 	pod := `{"metadata":{"name":"a"},"spec":{"serviceAccountName":"app","containers":[{"name":"c"}` + strings.Repeat(`,{"name":"c"}`, 600) + `]}}`
-	got, err := injected.Compare(newSettings(t), account(aws), nil, []byte(pod), true)
+	got, err := injected.NewComparer(newSettings(t), account(aws), nil).Compare([]byte(pod), true)
 	if err != nil || got.State != injected.Unknown || got.Denial == nil || got.Denial.Reason != reason.TooLarge {
 		t.Errorf("got %s with %v and error %v, want %s with %s", got.State, got.Denial, err, injected.Unknown, reason.TooLarge)
 	}
-	if got, err := injected.Compare(newSettings(t), account(), nil, []byte(pod), true); err != nil || got.State != injected.None {
+	if got, err := injected.NewComparer(newSettings(t), account(), nil).Compare([]byte(pod), true); err != nil || got.State != injected.None {
 		t.Errorf("without an identity: got %s and error %v, want %s", got.State, err, injected.None)
 	}
 }

@@ -239,16 +239,16 @@ func FuzzCompareOthers(f *testing.F) {
 		test := theirs[r.IntN(len(theirs))]
 		pod := randomOfOthers(t, r, test.peers[r.IntN(len(test.peers))], test.values)
 		now := adopted(s, test.values)
-		got, err := injected.Compare(s, now, nil, pod, false)
+		got, err := injected.NewComparer(s, now, nil).Compare(pod, false)
 		if err != nil || got.State != injected.Current || slices.ContainsFunc(got.Differences, func(d injected.Difference) bool { return d.Field != "aws-region" && d.Field != "CLOUDSDK_CONFIG" }) {
 			t.Fatalf("got %s, error %v and %v, want current:\n%v\n%s", got.State, err, got.Differences, now.Annotations, pod)
 		}
 		after := adopted(s, test.values, test.change)
-		got, err = injected.Compare(s, after, nil, pod, false)
+		got, err = injected.NewComparer(s, after, nil).Compare(pod, false)
 		if err != nil || got.State != injected.Stale || !slices.ContainsFunc(got.Differences, func(d injected.Difference) bool { return d.Field == test.field && d.Got != "" && d.Want != "" }) {
 			t.Errorf("after %v: got %s, error %v and %v, want stale because of %s:\n%s", test.change, got.State, err, got.Differences, test.field, pod)
 		}
-		if got, err = injected.Compare(s, account(), nil, pod, false); err != nil || got.State != injected.Stale {
+		if got, err = injected.NewComparer(s, account(), nil).Compare(pod, false); err != nil || got.State != injected.Stale {
 			t.Errorf("without an identity: got %s and error %v, want stale", got.State, err)
 		}
 	})
@@ -301,7 +301,7 @@ func TestVariablesOfAContainerBesideAnotherWebhook(t *testing.T) {
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			t.Parallel()
-			got, err := injected.Compare(s, tt.account, nil, encode(t, tt.pod), false)
+			got, err := injected.NewComparer(s, tt.account, nil).Compare(encode(t, tt.pod), false)
 			if err != nil || got.State != tt.want {
 				t.Errorf("got %s, error %v, denial %v and %v, want %s", got.State, err, got.Denial, got.Differences, tt.want)
 			}
@@ -378,7 +378,7 @@ func TestWhatAPodLosesWithAnotherWebhook(t *testing.T) {
 			if tt.and {
 				text, _ = inject(t, s, tt.account, text, "")
 			}
-			got, err := injected.Compare(s, tt.account, nil, []byte(text), true)
+			got, err := injected.NewComparer(s, tt.account, nil).Compare([]byte(text), true)
 			if err != nil || got.State != tt.want {
 				t.Errorf("got %s and error %v, want %s", got.State, err, tt.want)
 			}
@@ -399,7 +399,7 @@ func TestAProxyOfTheUsersOwnStays(t *testing.T) {
 	if err := new(peers.Azure).Mutate(pod, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Annotations: azureValues}}); err != nil {
 		t.Fatal(err)
 	}
-	got, err := injected.Compare(s, adopted(s, azureValues), nil, encode(t, pod), false)
+	got, err := injected.NewComparer(s, adopted(s, azureValues), nil).Compare(encode(t, pod), false)
 	if err != nil || got.State != injected.Current || len(got.Differences) > 0 {
 		t.Errorf("got %s, %v and error %v, want current", got.State, got.Differences, err)
 	}
