@@ -67,6 +67,25 @@ func TestDecideReturnsADenialForAPodThatMustNotBeCreated(t *testing.T) {
 	}
 }
 
+// A namespace without annotations has the cluster's policy.
+func TestTheDefaultPolicyHasTheNameOfTheNamespace(t *testing.T) {
+	t.Parallel()
+	settings, err := mutate.ParseSettings([]byte(`default-allowed-identities: "arn:aws:iam::111122223333:role/{namespace}-*"`), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for role, want := range map[string]bool{"team-app": true, "other-app": false} {
+		read, err := mutate.ReadPod([]byte(`{"spec":{"serviceAccountName":"app","containers":[{"name":"main"}]}}`), settings)
+		if err != nil {
+			t.Fatal(err)
+		}
+		account := &annotations.Object{Namespace: "team", Name: "app", Annotations: map[string]string{annotations.AWSRoleARN: "arn:aws:iam::111122223333:role/" + role}}
+		if decision, err := mutate.Decide(settings, account, nil, read); (err == nil) != want {
+			t.Errorf("%s: got %+v and error %v, want a decision: %t", role, decision, err, want)
+		}
+	}
+}
+
 // The pod of a ServiceAccount without an identity is created in spite of it.
 func TestAMistakeOfAPodWithoutAnIdentityIsAWarning(t *testing.T) {
 	t.Parallel()

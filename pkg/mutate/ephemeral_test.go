@@ -188,6 +188,18 @@ func BenchmarkAddEphemeral(b *testing.B) {
 	}
 }
 
+func TestTheFindingAboutTheTokensOfAnotherIdentity(t *testing.T) {
+	t.Parallel()
+	got := addEphemeral(t, running("aws", "", `{"name":"a"}`), running("aws", "", ""), &annotations.Pod{}).Findings
+	want := []mutate.Finding{{
+		Reason: reason.VolumeMissing, Container: "a", Field: "spec.volumes[bound-sa-token]", Want: "the tokens of its ServiceAccount",
+		Detail: "the pod's token volume does not match the current identity of its ServiceAccount: recreate the pod", Fix: "Recreate the pod.",
+	}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("findings (-want +got):\n%s", diff)
+	}
+}
+
 // The volumes of a running pod cannot change.
 func TestAnEphemeralContainerGetsTheCopyOnlyIfThePodHasIt(t *testing.T) {
 	t.Parallel()

@@ -106,6 +106,13 @@ func TestTheFindingNamesTheVolumeAbove(t *testing.T) {
 	}
 }
 
+// To the guard, which compares text, such a mount would be at the token mount path.
+func TestAReadOnlyVolumeAboveHasNoOtherSpelling(t *testing.T) {
+	t.Parallel()
+	result, err := tryCreate(t, `{"spec":{"containers":[{"name":"main","volumeMounts":[{"name":"own","mountPath":"/var/run/secrets/lanyard/token/..","readOnly":true}]}]}}`, deep())
+	denied(t, reason.InvalidMountPath, result, err)
+}
+
 // A read-only volume may contain the directory at which the pod mounts the token volume.
 func TestATokenVolumeThatIsMountedBelowAReadOnlyVolumeIsUsed(t *testing.T) {
 	t.Parallel()
