@@ -144,6 +144,9 @@ func TestARunningPodIsComparedWithANewOne(t *testing.T) {
 		"the name of the pod, set by the container": {withEnv(`{"name":"AWS_ROLE_SESSION_NAME","valueFrom":{"fieldRef":{"fieldPath":"metadata.name"}}}`), podName, nil, injected.Current, ""},
 		"a copy of the token":                       {plain, aws, map[string]string{"aws-token-path": "/var/run/secrets/a/token"}, injected.Stale, ""},
 		"a copy of the token no more":               {plain, map[string]string{"aws-role-arn": role, "aws-token-path": "/var/run/secrets/a/token"}, map[string]string{"aws-token-path": ""}, injected.Stale, ""},
+		"another file of the copy": {
+			plain, map[string]string{"aws-role-arn": role, "aws-token-path": "/var/run/secrets/a/token"}, map[string]string{"aws-token-path": "/var/run/secrets/a/token2"}, injected.Stale, "",
+		},
 		"a copy, and the volume's name is taken": {
 			with("", `,"volumes":[{"name":"aws-iam-token"}]`, ""), aws, map[string]string{"aws-token-path": "/var/run/secrets/a/token"}, injected.Current, "",
 		},
@@ -434,6 +437,46 @@ func TestAnotherTokenMountPathMakesAPodStale(t *testing.T) {
 	}
 }
 
+// The copy is mounted into all containers.
+func TestAContainerThatLacksTheCopyOfTheTokenIsStale(t *testing.T) {
+	t.Parallel()
+	s := newSettings(t)
+	serviceAccount := account(aws, map[string]string{"aws-token-path": "/var/run/secrets/a/token"})
+	pod, _ := inject(t, s, serviceAccount, with("", "", `},{"name":"second"`), "")
+	const mount = `,{"name":"aws-iam-token","readOnly":true,"mountPath":"/var/run/secrets/a"}`
+	at := strings.LastIndex(pod, mount)
+	if at < 0 {
+		t.Fatalf("got %s, want the mount %s", pod, mount)
+	}
+	if got := compare(t, s, serviceAccount, pod[:at]+pod[at+len(mount):], false); got != injected.Stale {
+		t.Errorf("got %s, want %s", got, injected.Stale)
+	}
+}
+
+// The kubelet expands $(NAME) in values, and turns $$ into $.
+func TestADollarInAValueIsReadBack(t *testing.T) {
+	t.Parallel()
+	s, err := settings.Load([]byte(`
+providers:
+- name: example
+  audience: example.com
+  parameters: [{name: user, required: true, pattern: '[a-z$]+', message: 'must be a name', example: a}]
+  environment: [{name: EXAMPLE_USER, value: '{user}'}, {name: EXAMPLE_TOKEN, value: '{token-file}', credential: true}]
+`), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod, _ := inject(t, s, account(map[string]string{"example-user": "a$b"}), plain, "")
+	if !strings.Contains(pod, `"a$$b"`) {
+		t.Fatalf("got %s, want an escaped dollar", pod)
+	}
+	for user, want := range map[string]injected.State{"a$b": injected.Current, "a$c": injected.Stale} {
+		if got := compare(t, s, account(map[string]string{"example-user": user}), pod, false); got != want {
+			t.Errorf("%s: got %s, want %s", user, got, want)
+		}
+	}
+}
+
 // A volume is Lanyard's only with the name and the form that Lanyard gives it.
 func TestRemoveKeepsTheVolumesOfOthers(t *testing.T) {
 	t.Parallel()
@@ -461,7 +504,11 @@ func TestRemoveKeepsTheVolumesOfOthers(t *testing.T) {
 		"a copy in a volume of others": {own + "," + strings.Replace(copied, "aws-iam-token", "own", 1), []string{"own"}},
 		"a copy beside something else": {own + "," + strings.Replace(copied, `"sources":[`, `"sources":[{"secret":{"name":"s"}},`, 1), []string{"aws-iam-token"}},
 		"a copy for another audience":  {own + "," + strings.Replace(copied, "sts.amazonaws.com", "x", 1), []string{"aws-iam-token"}},
-		"a volume without tokens":      {own + `,{"name":"own","emptyDir":{}}`, []string{"own"}},
+		"the other name before it": {
+			strings.Replace(own, "bound-sa-token", "lanyard-bound-sa-token", 1) + `,{"name":"bound-sa-token","emptyDir":{}}`, []string{"bound-sa-token"},
+		},
+		"the same tokens in a volume of others": {own + "," + strings.Replace(own, "bound-sa-token", "own", 1), []string{"own"}},
+		"a volume without tokens":               {own + `,{"name":"own","emptyDir":{}}`, []string{"own"}},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			t.Parallel()
@@ -478,6 +525,30 @@ func TestRemoveKeepsTheVolumesOfOthers(t *testing.T) {
 				t.Errorf("volumes (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestReadFindsTheTokensAndTheKindsOfContainers(t *testing.T) {
+	t.Parallel()
+	s := newSettings(t)
+	pod, _ := inject(t, s, account(aws, azure), with("", `,"initContainers":[{"name":"init"}]`, ""), "")
+	read, err := injected.Read(json.RawMessage(strings.Replace(pod, `"spec":{`, `"spec":{"ephemeralContainers":[{"name":"debug"}],`, 1)), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for _, c := range read.Containers {
+		got[c.Name] = c.Kind
+	}
+	for _, token := range read.Tokens {
+		got[token.File] = token.Provider
+	}
+	want := map[string]string{
+		"init": injected.Init, "main": injected.Ordinary, "debug": injected.Ephemeral,
+		annotations.DefaultTokenMountPath + "/aws/token": "aws", annotations.DefaultTokenMountPath + "/azure/token": "azure",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("containers and tokens (-want +got):\n%s", diff)
 	}
 }
 
