@@ -58,16 +58,6 @@ type input struct {
 	Elsewhere []string
 }
 
-// topOwner is the workload that a pod belongs to.
-type topOwner struct {
-	// Name is the workload, for example deployment/cart, or empty if the pod has none.
-	Name string
-	// Kind is the kind of the workload. Kind.Kind is empty for a custom kind.
-	Kind cluster.Kind
-	// ByHand says why a restart would not replace the pods, or is empty if it would.
-	ByHand string
-}
-
 // Outcomes for new pods only. New pods also have the outcomes Without, LeftOut, None, Excluded,
 // OptedOut and Unknown of pods that exist.
 const (
@@ -816,7 +806,7 @@ func (in *input) explainLive(n *NewPod) *Live {
 // outdated describes a running pod that must be replaced. annotated is when its ServiceAccount was
 // annotated.
 func (in *input) outdated(l *Live, annotated metav1.Time) {
-	l.Status, l.Fix = finding.Failed, in.restart()
+	l.Status, l.Fix = finding.Failed, in.Owner.replace(in.Namespace.Name, in.Live.GetName())
 	switch {
 	case l.OlderThanAnnotations:
 		l.Text += ": it is older than the annotations of its ServiceAccount"
@@ -826,35 +816,6 @@ func (in *input) outdated(l *Live, annotated metav1.Time) {
 	default:
 		l.Text += ": it was created while Lanyard was not called"
 	}
-}
-
-// recreated is the fix for a pod that its controller replaces.
-const recreated = "Delete the pod, and its controller creates a new one: "
-
-// restart returns the command that replaces the running pod, or the pods of the workload, and
-// no other workload.
-func (in *input) restart() string {
-	o, namespace := &in.Owner, " --namespace "+in.Namespace.Name
-	remove := "kubectl delete pod POD" + namespace
-	if in.Live != nil {
-		remove = "kubectl delete pod " + in.Live.GetName() + namespace
-	}
-	_, name, _ := strings.Cut(o.Name, "/")
-	switch {
-	case o.Name == "":
-		return "No controller replaces this pod. Delete it, and create it again from its manifest: " + remove
-	case o.Kind.Restarts && o.ByHand == "":
-		return "Restart its workload: kubectl rollout restart " + o.Name + namespace
-	case o.Kind.Restarts:
-		return fmt.Sprintf("A restart of %s does not replace the pod: %s. %s%s", o.Name, o.ByHand, recreated, remove)
-	case o.Kind.Kind == "CronJob":
-		return fmt.Sprintf("The next Job of %s gets the credentials. To start a Job now: kubectl create job %s-again --from=%s%s", o.Name, name, o.Name, namespace)
-	case o.Kind.Kind == "Job":
-		return fmt.Sprintf("A Job cannot be restarted. Delete it, and create it again from its manifest: kubectl delete %s%s", o.Name, namespace)
-	case o.Kind.Kind == "":
-		return fmt.Sprintf("Restart %s with the program that manages it, or delete the pod, if its controller creates a new one: %s", o.Name, remove)
-	}
-	return recreated + remove
 }
 
 // addPods adds the findings about running pods.
@@ -869,15 +830,13 @@ func (e *Explanation) addPods(result *statusResult, in *input) {
 			e.Findings = append(e.Findings, f)
 		}
 	}
-	if Outdated(result.Summary.States) == 0 {
-		return
+	for _, f := range result.outdated(e.Object) {
+		f.Status, f.About = finding.Failed, aboutPods
+		if in.Owner.Name != "" { // otherwise a ServiceAccount, of any number of workloads
+			f.Fix = in.Owner.replace(in.Namespace.Name, "")
+		}
+		e.Findings = append(e.Findings, f)
 	}
-	f := result.outdated(e.Object)
-	f.Status, f.About = finding.Failed, aboutPods
-	if in.Owner.Name != "" { // otherwise a ServiceAccount, of any number of workloads
-		f.Fix = in.restart()
-	}
-	e.Findings = append(e.Findings, f)
 }
 
 // problems returns the number of pods that need attention.

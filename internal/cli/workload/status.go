@@ -48,6 +48,7 @@ type Row struct {
 	Problem string `json:"-"`
 	// Shadows are the findings about variables because of which SDKs ignore the credentials.
 	Shadows []mutate.Finding `json:"-"`
+	owner   topOwner
 }
 
 // Outdated returns how many pods must be replaced to get the credentials that their
@@ -397,7 +398,8 @@ func (n *Namespace) Rows() []Row {
 		id := [2]string{p.serviceAccount, n.workload(p)}
 		if byWorkload[id] == nil {
 			row := n.row(p.serviceAccount)
-			row.Workload, row.States = id[1], map[injected.State]int{}
+			row.States = map[injected.State]int{}
+			row.setWorkload(id[1])
 			byWorkload[id] = &row
 		}
 		byWorkload[id].count(p)
@@ -422,6 +424,21 @@ func (n *Namespace) Rows() []Row {
 func (n *Namespace) row(serviceAccount string) Row {
 	found := n.accounts[serviceAccount]
 	return Row{Namespace: n.Name, ServiceAccount: serviceAccount, Providers: found.providers, Guard: found.guard}
+}
+
+// setWorkload sets the workload.
+func (r *Row) setWorkload(name string) {
+	typeName, _, _ := strings.Cut(name, "/")
+	kind, _ := cluster.ByName(typeName)
+	r.Workload, r.owner = name, topOwner{Name: name, Kind: kind}
+}
+
+// replace returns the next step that replaces the outdated pods.
+func (r *Row) replace() string {
+	if name, isPod := strings.CutPrefix(r.Workload, "pod/"); isPod {
+		return (&topOwner{}).replace(r.Namespace, name)
+	}
+	return r.owner.replace(r.Namespace, "")
 }
 
 // count adds one pod.
