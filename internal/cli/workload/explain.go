@@ -47,10 +47,8 @@ type input struct {
 	// Probe is the answer about a second pod, which has the label of the probe, or nil if that
 	// pod was not sent.
 	Probe *Answer
-	// Installation is nil if the user may not read it. Leftovers are of a removed installation.
+	// Installation is nil if the user may not read it.
 	Installation *cluster.Installation
-	Leftovers    []cluster.Leftover
-	guard
 	// Askers are the ServiceAccounts of the namespace that ask for an identity, and Elsewhere the
 	// namespaces with one of the same name. They are only set if the ServiceAccount itself asks for
 	// nothing.
@@ -86,10 +84,8 @@ type Explanation struct {
 	// Guard says whether the ServiceAccount is guarded, in the words of lanyard status. It is
 	// empty if the ServiceAccount does not ask for an identity or was not read.
 	Guard cluster.Guard `json:"guard,omitempty"`
-	// GuardProblem is the problem with the guard, or empty if the guard is in place.
+	// GuardProblem is Row.GuardProblem.
 	GuardProblem string `json:"guardProblem,omitempty"`
-	// noGuard is Row.NoGuard.
-	noGuard string
 	// Findings are all findings: about the ServiceAccount, new pods, the pod, its newest event, and
 	// rights that the user lacks.
 	Findings []finding.Finding `json:"findings"`
@@ -180,10 +176,9 @@ func explain(in *input) *Explanation {
 		New:               in.new(),
 		InjectedBy:        in.Installation.InjectedBy(),
 		AllowedIdentities: in.Namespace.Annotations[annotations.AllowedIdentities],
-		GuardProblem:      in.problem,
 	}
 	if object := in.metadata(); in.asks() || in.waits() || cluster.Unguarded(in.Settings, object) {
-		e.Guard, e.noGuard = in.guard.judge(cluster.GuardOf(in.Settings, object, in.called))
+		e.Guard, e.GuardProblem = in.guardOf(object)
 	}
 	if in.Answer.Local != "" && e.New.Outcome != injected.Unknown {
 		e.New.Local, e.New.Limits = true, "other webhooks, policies and quotas were not asked, so it is unknown whether the API server can call Lanyard"
@@ -576,7 +571,7 @@ func (in *input) absent() bool { return in.Installation != nil && in.Installatio
 
 // removal is the next step for policies of a removed installation.
 func (in *input) removal() string {
-	return "Remove it, or install Lanyard again: " + cluster.Remove(in.Leftovers)
+	return "Remove it, or install Lanyard again: " + cluster.Remove(in.left)
 }
 
 // uncalled returns the reason why the API server did not call Lanyard for the pod Sent.

@@ -67,7 +67,7 @@ func explainObject(ctx context.Context, c *command.CLI, args []string) (*Explana
 
 // read reads the object that the user asked about, and what its pods depend on.
 func (x *explainer) read(ctx context.Context) (*input, error) {
-	in := &input{Namespace: x.namespaces[x.info.Namespace], Object: command.NameOf(x.info), Installation: x.installation, guard: x.guard, Named: true}
+	in := &input{Namespace: x.namespaces[x.info.Namespace], Object: command.NameOf(x.info), Installation: x.installation, Named: true}
 	isServiceAccount := x.info.Mapping.Resource == command.CoreResource("serviceaccounts")
 	if isServiceAccount {
 		in.ServiceAccountName, in.Sent = x.info.Name, x.ProbePod(x.info.Name)
@@ -88,15 +88,6 @@ func (x *explainer) read(ctx context.Context) (*input, error) {
 		}
 	}
 	in.Sent.SetNamespace("")
-	if in.Installation != nil {
-		parts, err := x.Survey()
-		if err == nil {
-			in.Leftovers, err = parts.Leftovers(ctx)
-		}
-		if err != nil && !x.lacks(err, "the policies of an earlier installation") {
-			return nil, err
-		}
-	}
 	if err := x.variables(ctx, in); err != nil {
 		return nil, err
 	}

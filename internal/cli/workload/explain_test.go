@@ -776,8 +776,11 @@ func TestWithoutAnInstallation(t *testing.T) {
 		t.Errorf("got %+v", got.New)
 	}
 	in.Answer = *denied(ByGuard, "x")
-	in.Leftovers = []cluster.Leftover{{Kind: "validatingadmissionpolicybinding", Name: "lanyard-guard-pods", DeniesPods: true}}
+	in.left = []cluster.Leftover{{Kind: "validatingadmissionpolicybinding", Name: "lanyard-guard-pods", DeniesPods: true}}
 	got = explain(in)
+	if got.Guard != cluster.GuardOn {
+		t.Errorf("got the guard %s, want %s: it denies pods", got.Guard, cluster.GuardOn)
+	}
 	if want := "Remove it, or install Lanyard again: kubectl delete validatingadmissionpolicybinding/lanyard-guard-pods"; got.New.Outcome != Denied || got.New.Fix != want {
 		t.Errorf("got %+v, want %s", got.New, want)
 	}

@@ -59,22 +59,6 @@ type reader struct {
 	configMaps ConfigMapLimit
 }
 
-// guard is the guard of the installation.
-type guard struct {
-	// problem is the problem with the guard, or empty if the guard is in place.
-	problem string
-	// off reports whether the guard was read and denies nothing.
-	off bool
-}
-
-// judge returns whether a ServiceAccount is guarded, and why not although it has the label.
-func (g *guard) judge(labelled cluster.Guard) (judged cluster.Guard, problem string) {
-	if g.off && labelled == cluster.GuardOn {
-		return cluster.GuardOff, g.problem
-	}
-	return labelled, ""
-}
-
 // known is the answer about the template of an owner of pods.
 type known struct {
 	owner  types.UID
@@ -164,14 +148,20 @@ func (r *reader) readInstallation(ctx context.Context) error {
 	if r.installation, err = parts.Installation(ctx); err != nil && !r.lacks(err, "the namespaces that Lanyard is called for, and the guard") {
 		return err
 	}
-	if r.problem = "its policy was not read"; r.installation == nil || r.installation.Absent() {
-		return nil
-	}
-	problem, err := parts.Guard(ctx, r.installation.Registration())
+	r.problem = "its policy was not read"
 	switch {
-	case err == nil:
-		r.guard = guard{problem, problem != ""}
-	case !r.lacks(err, "the guard"):
+	case r.installation == nil:
+		return nil
+	case r.installation.Absent():
+		r.problem = "its policies are those of a removed installation"
+		r.left, err = parts.Leftovers(ctx)
+	default:
+		var problem string
+		if problem, err = parts.Guard(ctx, r.installation.Registration()); err == nil {
+			r.problem, r.off = problem, problem != ""
+		}
+	}
+	if err != nil && !r.lacks(err, "the guard") {
 		return fmt.Errorf("guard: %w", err)
 	}
 	return nil
@@ -187,6 +177,7 @@ func (r *reader) readNamespaces(ctx context.Context) error {
 	for _, meta := range list {
 		meta.ManagedFields = nil // which can be large
 		n := NewNamespace(r.settings, meta, r.installation.Registration())
+		n.guard = r.guard
 		n.unread, n.compiled = r.unread != nil, r.installation.OnlyPolicies().Compiled()
 		r.namespaces[meta.Name] = n
 	}
@@ -314,7 +305,6 @@ func (r *reader) rows(ctx context.Context, n *Namespace) ([]Row, error) {
 		rows = slices.DeleteFunc(rows, func(row Row) bool { return row.Pods == 0 })
 	}
 	for i := range rows {
-		rows[i].Guard, rows[i].NoGuard = r.judge(rows[i].Guard)
 		if err := r.readWorkload(ctx, &rows[i]); err != nil {
 			return nil, err
 		}

@@ -39,7 +39,7 @@ func TestTheResultOfStatus(t *testing.T) {
 	paused := ofStates("deployment/held", injected.Stale)
 	paused.owner.ByHand = cluster.Paused
 	warned := ofStates("deployment/cart", injected.Current)
-	warned.NoGuard = "the policy only warns"
+	warned.Guard, warned.GuardProblem = cluster.GuardOff, "the policy only warns"
 	for sentence, test := range map[string]struct {
 		rows  []Row
 		stale bool
