@@ -26,6 +26,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
 	"github.com/lanyard-dev/lanyard/internal/finding"
+	"github.com/lanyard-dev/lanyard/internal/texts"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
@@ -235,7 +236,7 @@ func (c *ConfigMapLimit) Finding() finding.Finding {
 	}
 	return finding.Finding{
 		Status: finding.NotApplicable, About: "pods", Reason: "configmaps_not_read",
-		Text: fmt.Sprintf("%d ConfigMaps with variables of containers were not read: only %d are read at once", c.Unread, maxConfigMaps),
+		Text: fmt.Sprintf("no variables of %s were read: only %d are read at once", texts.Count(c.Unread, "ConfigMap"), maxConfigMaps),
 		Fix:  "To read them, look at one namespace or one workload.",
 	}
 }

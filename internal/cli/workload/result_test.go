@@ -109,3 +109,14 @@ func TestANameThatSelectsNothingHasANextStep(t *testing.T) {
 		t.Errorf("got %q, want %q", out.String(), want)
 	}
 }
+
+func TestTheErrorOfStatusCounts(t *testing.T) {
+	t.Parallel()
+	r := newStatusResult(new(query))
+	unknown := ofStates("deployment/x", injected.Unknown)
+	unknown.Problem = "no right"
+	r.add([]Row{unknown}, nil)
+	if want := "the result is not complete: 1 part could not be read or compared, 1 pod unknown. The reasons are in the output"; r.err().Error() != want {
+		t.Errorf("got %q, want %q", r.err(), want)
+	}
+}
