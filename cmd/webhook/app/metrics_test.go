@@ -19,7 +19,7 @@ import (
 	"github.com/lanyard-dev/lanyard/test/support/memnet"
 )
 
-// Any pod can scrape, and a few that do not read must not keep Prometheus from it.
+// Any pod can scrape, so a few clients that do not read the response must not block Prometheus.
 func TestClientsThatDoNotReadDoNotStopScrapes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
