@@ -104,8 +104,8 @@ func (k *checkCommand) run(cmd *cobra.Command) (err error) {
 	return command.FoundIf(k.report.Summary[finding.Failed] > 0, nil)
 }
 
-// lookUntil runs the checks. With --wait, it runs them again until none fails, and shows
-// the findings of the last time.
+// lookUntil runs the checks. With --wait, it repeats them until none fails, and shows
+// the findings of the last round.
 func (k *checkCommand) lookUntil(ctx context.Context) error {
 	if k.wait == 0 {
 		return k.look(ctx)

@@ -133,7 +133,7 @@ type statusResult struct {
 	first    *Row // with outdated pods
 	// noGuard is the Row.NoGuard of the workloads.
 	noGuard string
-	// local has the namespaces whose pods were evaluated here, by the reason.
+	// local contains the namespaces whose pods were evaluated here, by the reason.
 	local map[string][]string
 }
 
@@ -216,7 +216,7 @@ func (r *statusResult) conclude() {
 }
 
 // outdated returns the finding that pods must be replaced. object limits the restart to the pods
-// of an object, or is empty.
+// of an object, unless it is empty.
 func (r *statusResult) outdated(object string) finding.Finding {
 	n := Outdated(r.Summary.States)
 	f := finding.Finding{
@@ -258,8 +258,8 @@ func (r *statusResult) err() error {
 	return nil
 }
 
-// Names implements command.Named. With --stale, the names are those that kubectl rollout restart
-// takes.
+// Names implements command.Named. With --stale, it returns the names that kubectl rollout
+// restart accepts.
 func (r *statusResult) Names() []string {
 	var names []string
 	for i := range r.Workloads {
@@ -417,8 +417,8 @@ func (r *statusResult) printWide(p *command.Page) {
 	p.Table(0, lines)
 }
 
-// printNarrow writes the workloads below their ServiceAccounts. All tables are
-// parts of one, which is as wide as the terminal, so that they line up.
+// printNarrow writes the workloads below their ServiceAccounts. All are parts of one
+// table, which is as wide as the terminal, so that their columns line up.
 func (r *statusResult) printNarrow(p *command.Page) {
 	header := slices.Clone(statusHeader[3:])
 	if !r.titled {
