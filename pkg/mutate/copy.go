@@ -15,7 +15,7 @@ import (
 type placedCopy struct {
 	*encodedProvider
 	exists    bool   // the pod has a volume of the name
-	taken     bool   // the pod cannot have a volume of the name with the copy
+	taken     bool   // the pod cannot have a volume of this name with the copy
 	cleanPath string // the mount path, normalized
 }
 

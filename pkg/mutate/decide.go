@@ -282,7 +282,7 @@ func (c *Choice) insists(why string) error {
 		c.name(), annotations.Inject, annotations.Insist, why)}
 }
 
-// cause returns why the pod is not injected.
+// cause returns the reason why the pod is not injected.
 func cause(result *result) string {
 	if len(result.Findings) == 0 {
 		return string(result.Reason)

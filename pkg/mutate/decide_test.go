@@ -62,7 +62,7 @@ func TestDecideReturnsADenialForAPodThatMustNotBeCreated(t *testing.T) {
 	}
 }
 
-// A mirror pod and a pod that opts out depend on nothing else.
+// The decision about a mirror pod, or a pod that opts out, depends on nothing else.
 func TestAPodThatNeedsNoServiceAccount(t *testing.T) {
 	t.Parallel()
 	settings, err := mutate.ParseSettings(nil, nil)
