@@ -12,7 +12,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/webhook/bounds"
 )
 
-// guardedListener accepts guardedConns.
+// guardedListener wraps each connection in a guardedConn.
 type guardedListener struct{ net.Listener }
 
 func (l guardedListener) Accept() (net.Conn, error) {
