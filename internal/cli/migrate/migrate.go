@@ -172,7 +172,7 @@ type planner struct {
 	mapped map[string]map[string]string
 	// composesRoles reports whether EKS's program turns the names of roles into ARNs.
 	composesRoles bool
-	// lacking counts the ServiceAccounts that need a default of the cluster, by setting.
+	// lacking counts the ServiceAccounts that need a default of the cluster, by annotation.
 	lacking map[string]int
 	// homes are the namespaces that the peers run in, by the names of the peers.
 	homes map[string][]string
