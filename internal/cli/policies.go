@@ -27,7 +27,7 @@ func newPoliciesCommand(c *command.CLI) *cobra.Command {
 	var compares bool
 	k := &compiler{CLI: c}
 	k.Files.Recursive = true
-	cmd := command.New(policiesHelp, cobra.NoArgs, func(cmd *cobra.Command, _ []string) error {
+	cmd := command.New(policiesHelp, command.NoArgs, func(cmd *cobra.Command, _ []string) error {
 		if err := cmp.Or(command.Exclusive(cmd, "compile", "cluster"), command.Exclusive(cmd, "static", "diff")); err != nil {
 			return err
 		}

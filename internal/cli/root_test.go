@@ -32,6 +32,13 @@ func TestMistakesInTheCommandLine(t *testing.T) {
 		"a subcommand":          {[]string{"lanyard", "label", "serviceacounts"}, "error: unknown command \"serviceacounts\"; did you mean serviceaccounts?\nSee 'lanyard label --help' for usage.\n"},
 		"an unknown command":    {[]string{"lanyard", "frobnicate"}, "error: unknown command \"frobnicate\"\nSee 'lanyard --help' for usage.\n"},
 		"an unknown flag":       {[]string{"lanyard", "--frobnicate"}, "error: unknown flag: --frobnicate\nSee 'lanyard --help' for usage.\n"},
+		"an argument too much":  {[]string{"lanyard", "check", "shop"}, "error: unexpected argument \"shop\": lanyard check takes only flags\nSee 'lanyard check --help' for usage.\n"},
+		"a file without a flag": {[]string{"lanyard", "inject", "app.yaml"}, "error: unexpected argument \"app.yaml\": name files with --filename\nSee 'lanyard inject --help' for usage.\n"},
+		"a time to wait":        {[]string{"lanyard", "check", "--wait", "5s"}, "error: --wait 5s: the value of this flag needs an equals sign: --wait=5s\nSee 'lanyard check --help' for usage.\n"},
+		"a kind of dry run":     {[]string{"lanyard", "label", "sa", "--dry-run", "server"}, "error: --dry-run server: the value of this flag needs an equals sign: --dry-run=server\nSee 'lanyard label serviceaccounts --help' for usage.\n"},
+		"the value of a switch": {[]string{"lanyard", "status", "--stale", "false"}, "error: --stale false: the value of this flag needs an equals sign: --stale=false\nSee 'lanyard status --help' for usage.\n"},
+		"a switch and a name":   {[]string{"lanyard", "trust", "aws", "cart", "--remove", "true"}, "error: --remove true: the value of this flag needs an equals sign: --remove=true\nSee 'lanyard trust aws --help' for usage.\n"},
+		"a switch for all":      {[]string{"lanyard", "status", "--insecure-skip-tls-verify", "true"}, "error: --insecure-skip-tls-verify true: the value of this flag needs an equals sign: --insecure-skip-tls-verify=true\nSee 'lanyard status --help' for usage.\n"},
 		"a plugin of kubectl":   {[]string{"/usr/bin/kubectl-lanyard", "--x"}, "error: unknown flag: --x\nSee 'kubectl lanyard --help' for usage.\n"},
 		"a path of the program": {[]string{"/opt/kubectl-tools/lanyard", "--x"}, "error: unknown flag: --x\nSee 'lanyard --help' for usage.\n"},
 	} {

@@ -27,7 +27,6 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cause"
 	"github.com/lanyard-dev/lanyard/internal/finding"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
-	"github.com/lanyard-dev/lanyard/pkg/mutate"
 	"github.com/lanyard-dev/lanyard/pkg/mutate/injected"
 )
 
@@ -208,7 +207,7 @@ func Injection(s *annotations.Settings, serviceAccount string, answer Answer) fi
 	case providers == "":
 		err = fmt.Errorf("the pod has no annotation %s: the ServiceAccount has no identity annotation, or lanyard-webhook was not called", annotations.Injected)
 	case read.Volume == "":
-		err = fmt.Errorf("the pod has no volume %s, but annotation %s=%s", mutate.VolumeName, annotations.Injected, strings.Join(read.Providers, ","))
+		err = fmt.Errorf("the pod has no token volume, but annotation %s=%s", annotations.Injected, strings.Join(read.Providers, ","))
 	default:
 		return finding.Passed("pods of ServiceAccount %s get credentials: %s, from volume %s", serviceAccount, providers, read.Volume)
 	}

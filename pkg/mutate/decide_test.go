@@ -62,6 +62,35 @@ func TestDecideReturnsADenialForAPodThatMustNotBeCreated(t *testing.T) {
 	}
 }
 
+// A namespace without annotations may be nil.
+func TestWithoutANamespaceTheDefaultPolicyApplies(t *testing.T) {
+	t.Parallel()
+	settings, err := mutate.ParseSettings([]byte(`default-allowed-identities: "audience-of-{namespace}"`), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const pod = `{"spec":{"serviceAccountName":"app","containers":[{"name":"main"}]}}`
+	for audience, want := range map[string]reason.Reason{"audience-of-team": reason.Injected, "audience-of-others": reason.IdentityNotAllowed} {
+		account := &annotations.Object{Namespace: "team", Name: "app", Annotations: map[string]string{annotations.Audience: audience}}
+		for name, namespace := range map[string]*annotations.Object{"nil": nil, "without annotations": {Name: "team"}} {
+			read, err := mutate.ReadPod([]byte(pod), settings)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got reason.Reason
+			decision, err := mutate.Decide(settings, account, namespace, read)
+			if denial, denied := errors.AsType[*reason.Error](err); denied {
+				got = denial.Reason
+			} else if decision != nil {
+				got = decision.Reason
+			}
+			if got != want {
+				t.Errorf("audience %s, namespace %s: got %q and error %v, want %s", audience, name, got, err, want)
+			}
+		}
+	}
+}
+
 // The decision about a mirror pod, or a pod that opts out, depends on nothing else.
 func TestAPodThatNeedsNoServiceAccount(t *testing.T) {
 	t.Parallel()

@@ -8,13 +8,14 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/rand"
+
+	"github.com/lanyard-dev/lanyard/test/support/controlplane"
 )
 
 const (
@@ -24,7 +25,7 @@ const (
 	pool      = "projects/123456789012/locations/global/workloadIdentityPools/pool/providers/cluster"
 	mountPath = "/var/run/secrets/lanyard.dev/serviceaccount"
 
-	startTimeout = time.Minute
+	startTimeout = controlplane.Patience
 )
 
 var dryRun = metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}

@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"strconv"
 	"sync/atomic"
-	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
@@ -23,7 +22,6 @@ import (
 
 	"github.com/lanyard-dev/lanyard/internal/options"
 	"github.com/lanyard-dev/lanyard/internal/webhook/admission"
-	"github.com/lanyard-dev/lanyard/internal/webhook/bounds"
 	"github.com/lanyard-dev/lanyard/internal/webhook/httpserver"
 	"github.com/lanyard-dev/lanyard/internal/webhook/injector"
 	"github.com/lanyard-dev/lanyard/internal/webhook/metrics"
@@ -34,8 +32,8 @@ import (
 // metricsPath is the path of the metrics.
 const metricsPath = "/metrics"
 
-// scrapeTimeout is how long a client may take to read the metrics.
-const scrapeTimeout = 2 * time.Second
+// maxScrapes limits the scrapes at a time.
+const maxScrapes = 4
 
 // program holds the parts of lanyard-webhook.
 type program struct {
@@ -137,12 +135,9 @@ func (p *program) addServers() error {
 		p.others = append(p.others, callers.Start)
 	}
 	address := net.JoinHostPort(host(p.options.BindAddress), strconv.Itoa(p.options.SecurePort))
-	p.reviews = httpserver.New(address, httpserver.Closing(p.draining, reviewMux(p)), tlsConfig, bounds.Reviews, p.log.WithName("reviews"))
-	// An API server closes an idle connection after 90 seconds. The webhook must not close it
-	// first, because a request may be in flight.
-	p.reviews.IdleTimeout = 3 * time.Minute
+	p.reviews = httpserver.NewReviews(address, httpserver.Closing(p.draining, reviewMux(p)), tlsConfig, p.log.WithName("reviews"))
 	if p.options.HealthProbeBindAddress != "0" {
-		p.serveAtOnce(httpserver.New(p.options.HealthProbeBindAddress, p.healthMux(), nil, bounds.Others, p.log.WithName("health")))
+		p.serveAtOnce(httpserver.NewPort(p.options.HealthProbeBindAddress, p.healthMux(), nil, p.log.WithName("health")))
 	}
 	if p.options.MetricsBindAddress != "0" {
 		p.addMetrics(p.log.WithName("metrics"))
@@ -157,13 +152,9 @@ func (p *program) serveAtOnce(server *http.Server) {
 	})
 }
 
-// scrapes returns the handler of the metrics. Clients that do not read lose their turn soon.
+// scrapes returns the handler of the metrics.
 func scrapes(gatherer prometheus.Gatherer) http.Handler {
-	handler := promhttp.HandlerFor(gatherer, promhttp.HandlerOpts{MaxRequestsInFlight: 4})
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(scrapeTimeout))
-		handler.ServeHTTP(w, r)
-	})
+	return httpserver.InTurns(maxScrapes, promhttp.HandlerFor(gatherer, promhttp.HandlerOpts{}))
 }
 
 // addMetrics adds the metrics server. With --metrics-secure, it uses the serving certificate,
@@ -177,7 +168,7 @@ func (p *program) addMetrics(log logr.Logger) {
 	}
 	mux := http.NewServeMux()
 	mux.Handle(metricsPath, handler)
-	p.serveAtOnce(httpserver.New(p.options.MetricsBindAddress, mux, tlsConfig, bounds.Others, log))
+	p.serveAtOnce(httpserver.NewPort(p.options.MetricsBindAddress, mux, tlsConfig, log))
 }
 
 // host returns the host to listen on. In Go, 0.0.0.0 means IPv4 only, and an empty host means

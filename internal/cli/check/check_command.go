@@ -49,7 +49,7 @@ type checkCommand struct {
 // NewCommand returns the command check.
 func NewCommand(c *command.CLI) *cobra.Command {
 	k := &checkCommand{CLI: c}
-	cmd := command.New(checkHelp, cobra.NoArgs, func(cmd *cobra.Command, _ []string) error { return k.run(cmd) })
+	cmd := command.New(checkHelp, command.NoArgs, func(cmd *cobra.Command, _ []string) error { return k.run(cmd) })
 	k.Output.AddFlag(cmd, "Check")
 	c.AddConfig(cmd)
 	c.AddOverrides(cmd)

@@ -107,7 +107,6 @@ func differences(members []Member, name string) string {
 
 // fleet compares the cluster with those of --fleet-context.
 func (k *checkCommand) fleet(ctx context.Context, own, public *cloud.Documents) {
-	defer k.Progress("reading the fleet")()
 	var members []Member
 	var unread []finding.Finding
 	add := func(name string, c *command.CLI, documents *cloud.Documents) {

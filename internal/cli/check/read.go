@@ -271,7 +271,6 @@ func (k *checkCommand) fences(ctx context.Context, registration *admissionregist
 // issuer checks the cluster's issuer from this machine, as a cloud would. With --issuer, the
 // documents at that URL are checked and must be readable.
 func (k *checkCommand) issuer(ctx context.Context) {
-	defer k.Progress("reading the issuer")()
 	cluster, err := cloud.FromCluster(ctx, k.client.CoreV1().RESTClient())
 	if apierrors.IsForbidden(err) { // without the message of the API server: the response is not a Status
 		k.add("issuer", finding.NoRight("get "+cloud.DiscoveryPath, "the issuer cannot be read"))
@@ -311,7 +310,7 @@ func (k *checkCommand) published(ctx context.Context, issuer string) (*cloud.Doc
 		return nil, err
 	}
 	client.Timeout = 10 * time.Second
-	return cloud.FromURL(ctx, client, issuer)
+	return cloud.FromURL(ctx, k.Progress(client), issuer)
 }
 
 // rights checks whether the user may create the objects of an install.
@@ -342,7 +341,7 @@ func (k *checkCommand) exchangeTokens(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	target := cloud.Target{ServiceAccount: k.serviceAccount, Endpoint: k.endpoint, Client: client}
+	target := cloud.Target{ServiceAccount: k.serviceAccount, Endpoint: k.endpoint, Client: k.Progress(client)}
 	if k.serviceAccount != "" || *k.Flags.Namespace != "" {
 		target.Namespace = k.namespace
 	}
@@ -455,7 +454,6 @@ func (k *checkCommand) pods(ctx context.Context, s *accounts) {
 	if s.err != nil || k.Webhook.Unread != nil {
 		return
 	}
-	defer k.Progress("reading pods")()
 	states, configMaps := map[injected.State]int{}, workload.ConfigMapLimit{}
 	if err := workload.FindInjected(ctx, k.CLI, s.namespace, s.namespaces); err != nil {
 		k.add("pods", finding.Unreadable("the pods", err))
@@ -490,7 +488,6 @@ func (k *checkCommand) pods(ctx context.Context, s *accounts) {
 // dryRuns sends the dry run of a pod to find out whether the API server can call the webhook,
 // and whether the pod gets its credentials. registration is nil if it was not read.
 func (k *checkCommand) dryRuns(ctx context.Context, asker *workload.Asker, registration *admissionregistrationv1.MutatingWebhookConfiguration, s *accounts) {
-	defer k.Progress("waiting for the webhook")()
 	// Without a ServiceAccount that asks for an identity, the dry run only tests the call.
 	namespace, name := k.namespace, cmp.Or(k.serviceAccount, cluster.DefaultServiceAccount)
 	if s.chosen != nil && k.serviceAccount == "" {

@@ -440,7 +440,7 @@ func (k *tokenCommand) present(ctx context.Context, r *exchange.Request, result 
 	if err != nil {
 		return err
 	}
-	defer k.Progress("waiting for the cloud")()
+	client = k.Progress(client)
 	r.Endpoint, r.Scope = k.endpoint, k.scope
 	for _, one := range r.Identities() {
 		if one.Source != "" {

@@ -64,7 +64,8 @@ type CLI struct {
 	// overrides are the fields of --overrides.
 	overrides map[string]any
 	// Started reports whether the command line was valid, so that errors are not about usage.
-	Started bool
+	Started  bool
+	progress *progress
 }
 
 // Rate limits of one client, the same as kubectl's for discovery. A command that sends more
@@ -77,9 +78,12 @@ const (
 // NewCLI returns the defaults. A program whose name starts with kubectl- is a
 // plugin of kubectl.
 func NewCLI(program string, streams genericiooptions.IOStreams) *CLI {
+	p := &progress{told: map[string]bool{}}
+	streams.Out, streams.ErrOut = stream{streams.Out, p}, stream{streams.ErrOut, p}
 	c := &CLI{
 		IOStreams: streams,
 		Name:      "lanyard",
+		progress:  p,
 		Flags:     genericclioptions.NewConfigFlags(true).WithDiscoveryQPS(qps).WithDiscoveryBurst(burst),
 	}
 	if strings.HasPrefix(filepath.Base(program), "kubectl-") {
@@ -93,6 +97,7 @@ func NewCLI(program string, streams genericiooptions.IOStreams) *CLI {
 		if c.hasNoCluster(config) {
 			config.Wrap(func(http.RoundTripper) http.RoundTripper { return noCluster{} })
 		}
+		config.Wrap(func(next http.RoundTripper) http.RoundTripper { return patient{next, c, "the API server"} })
 		return config
 	}
 	return c
@@ -142,7 +147,7 @@ var optionsText string
 
 // NewOptionsCommand returns the command options.
 func (c *CLI) NewOptionsCommand() *cobra.Command {
-	return New(optionsText, cobra.NoArgs, func(cmd *cobra.Command, _ []string) error {
+	return New(optionsText, NoArgs, func(cmd *cobra.Command, _ []string) error {
 		p := NewPage(c.Out)
 		p.flags(cmd.Root().PersistentFlags().FlagUsages())
 		return p.Err
@@ -177,7 +182,8 @@ func New(text string, args cobra.PositionalArgs, run func(cmd *cobra.Command, ar
 }
 
 // Finish completes a command and its subcommands: examples show the name that the user
-// types, and a command that only groups others lists them.
+// types, a command that only groups others lists them, and the value of a flag is not
+// taken for an argument.
 func (c *CLI) Finish(cmd *cobra.Command) {
 	cmd.Example = strings.ReplaceAll(cmd.Example, "  lanyard ", "  "+c.Name+" ")
 	if !cmd.Runnable() {
@@ -193,6 +199,13 @@ func (c *CLI) Finish(cmd *cobra.Command) {
 			return Usagef("unknown command %q", args[0])
 		}
 	}
+	takes := cmd.Args
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if err := misplaced(cmd, args); err != nil || takes == nil {
+			return err
+		}
+		return takes(cmd, args)
+	}
 	for _, child := range cmd.Commands() {
 		c.Finish(child)
 	}
@@ -201,6 +214,7 @@ func (c *CLI) Finish(cmd *cobra.Command) {
 // InContext returns a CLI for the cluster of another context of the kubeconfig.
 func (c *CLI) InContext(name string) *CLI {
 	other := NewCLI(c.Name, c.IOStreams)
+	other.IOStreams, other.progress = c.IOStreams, c.progress
 	other.Flags.KubeConfig, other.Flags.Context = c.Flags.KubeConfig, &name
 	return other
 }
@@ -357,7 +371,10 @@ func (c *CLI) Survey() (*cluster.Survey, error) {
 }
 
 // SurveyAgain makes the command read the cluster again.
-func (c *CLI) SurveyAgain() { c.survey, c.Webhook.settings, c.Webhook.Unread = nil, nil, nil }
+func (c *CLI) SurveyAgain() {
+	c.survey, c.Webhook.settings, c.Webhook.Unread = nil, nil, nil
+	c.progress.again()
+}
 
 // Settings returns the settings of the webhook from the file of --config or the cluster. If
 // the cluster's cannot be read, they are the built-in defaults, and NoteUnknown warns where

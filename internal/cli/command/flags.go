@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -141,6 +142,37 @@ func Exclusive(cmd *cobra.Command, flag string, others ...string) error {
 		}
 	}
 	return nil
+}
+
+// NoArgs returns an error for arguments of a command that takes none. Not cobra.NoArgs, whose error is
+// about subcommands.
+func NoArgs(cmd *cobra.Command, args []string) error {
+	switch {
+	case len(args) == 0:
+		return nil
+	case cmd.Flags().Lookup("filename") != nil:
+		return Usagef("unexpected argument %q: name files with --filename", args[0])
+	}
+	return Usagef("unexpected argument %q: %s takes only flags", args[0], cmd.CommandPath())
+}
+
+// misplaced returns an error for an argument that was meant as the value of a flag. A flag with an optional
+// value, such as a Boolean one, needs an equals sign: "--wait 5s" is the flag and an argument.
+func misplaced(cmd *cobra.Command, args []string) (err error) {
+	isValue := func(flag *pflag.Flag, arg string) bool {
+		if flag.Value.Type() == "bool" { // which also takes t and 1: names that an argument may have
+			return arg == "true" || arg == "false"
+		}
+		return flag.NoOptDefVal != "" && flag.Value.Set(arg) == nil
+	}
+	cmd.Flags().Visit(func(flag *pflag.Flag) {
+		for _, arg := range args {
+			if isValue(flag, arg) {
+				err = Usagef("--%s %s: the value of this flag needs an equals sign: --%[1]s=%[2]s", flag.Name, arg)
+			}
+		}
+	})
+	return err
 }
 
 // AddChoice adds a flag with a fixed set of values.

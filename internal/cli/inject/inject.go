@@ -406,7 +406,7 @@ type injectCommand struct {
 // NewCommand returns the command inject.
 func NewCommand(c *command.CLI) *cobra.Command {
 	k := &injectCommand{CLI: c, options: options.New(), ofWebhook: []string{"config"}}
-	cmd := command.New(help, cobra.NoArgs, func(cmd *cobra.Command, _ []string) error { return k.run(cmd) })
+	cmd := command.New(help, command.NoArgs, func(cmd *cobra.Command, _ []string) error { return k.run(cmd) })
 	k.AddFiles(cmd)
 	groups := k.options.Flags()
 	k.all = options.AllFlags(groups)

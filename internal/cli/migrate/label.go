@@ -28,7 +28,7 @@ var labelHelp string
 func NewLabelCommand(c *command.CLI) *cobra.Command {
 	cmd := &cobra.Command{Use: "label", Short: "Label ServiceAccounts for the guard, and adopt their annotations.", Long: "label adds the labels of Lanyard to objects that lack them."}
 	k := &labeller{CLI: c}
-	serviceaccounts := command.New(labelHelp, cobra.NoArgs, func(cmd *cobra.Command, _ []string) error {
+	serviceaccounts := command.New(labelHelp, command.NoArgs, func(cmd *cobra.Command, _ []string) error {
 		result, err := k.run(cmd.Context())
 		if err != nil {
 			return err
@@ -102,7 +102,6 @@ func (r *labelling) Names() []string {
 }
 
 func (k *labeller) run(ctx context.Context) (*labelling, error) {
-	defer k.Progress("reading ServiceAccounts")()
 	namespace, err := k.Scope(k.all)
 	if err != nil {
 		return nil, err

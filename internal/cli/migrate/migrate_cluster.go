@@ -62,9 +62,8 @@ func (k *migrateCommand) stock(ctx context.Context, client dynamic.Interface, na
 		}
 	}
 	for _, l := range lists {
-		done := k.Progress("reading " + l.Resource)
 		objects, err := readObjects(ctx, client.Resource(l.GroupVersionResource).Namespace(namespace), l.name, k.settings)
-		if done(); err != nil {
+		if err != nil {
 			return nil, fmt.Errorf("list %s: %w", l.Resource, err)
 		}
 		stock = append(stock, objects...)
@@ -113,8 +112,7 @@ func readObjects(ctx context.Context, resource dynamic.ResourceInterface, name s
 	return objects, err
 }
 
-// countEvery is the interval at which a long step reports its progress, even without a
-// terminal, because the step changes the cluster.
+// countEvery is the interval at which a long step reports its progress.
 const countEvery = 100
 
 // writeServiceAccounts writes the changes: all of them as a dry run first, so that

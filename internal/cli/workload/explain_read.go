@@ -39,7 +39,6 @@ func explainObject(ctx context.Context, c *command.CLI, args []string) (*Explana
 	if info.Namespace == "" {
 		return nil, command.Usagef("%s has no namespace: name a ServiceAccount, a pod or a workload", command.NameOf(info))
 	}
-	defer c.Progress("asking Lanyard")()
 	x := &explainer{info: info}
 	if x.mapper, err = c.Flags.ToRESTMapper(); err != nil {
 		return nil, err

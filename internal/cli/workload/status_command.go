@@ -346,7 +346,6 @@ func (k *statusCommand) write(ctx context.Context) error {
 	result := newStatusResult(&k.query)
 	result.stale = k.stale
 	p := command.NewPage(k.Out)
-	defer k.Progress("reading ServiceAccounts")()
 	r, err := newReader(ctx, k.CLI, &k.query)
 	if err == nil {
 		result.InjectedBy = r.installation.InjectedBy()

@@ -69,6 +69,28 @@ func (g getter) Get(ctx context.Context, name string, opts metav1.GetOptions, _ 
 	return g.read(ctx, g.namespace, name)
 }
 
+// lists is a client that calls before for each list. An error is the response.
+type lists struct {
+	metadata.Interface
+	before func(ctx context.Context, opts metav1.ListOptions) error
+}
+
+type lister struct {
+	metadata.Getter
+	lists
+}
+
+func (l lists) Resource(r schema.GroupVersionResource) metadata.Getter {
+	return lister{l.Interface.Resource(r), l}
+}
+
+func (l lister) List(ctx context.Context, opts metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
+	if err := l.before(ctx, opts); err != nil {
+		return nil, err
+	}
+	return l.Getter.List(ctx, opts)
+}
+
 func notFound(name string) error {
 	return apierrors.NewNotFound(serviceAccounts.GroupResource(), name)
 }

@@ -533,6 +533,25 @@ func TestAReplicaThatMayNotWriteIsNotReady(t *testing.T) {
 	}
 }
 
+// A load balancer may accept a request and lose it.
+func TestACertificateIsRenewedAlthoughARequestGetsNoResponse(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		i := install(t, 1)
+		i.replicas[0].client.silence("patch mutatingwebhookconfigurations")
+		i.setBundle(nil)
+		for range 3 * 24 {
+			time.Sleep(time.Hour)
+			if err := i.replicas[0].checkAt(time.Now()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		i.replicas[0].client.silence("")
+		time.Sleep(stepTimeout + 2*retryDelay)
+		i.wantReady()
+	})
+}
+
 // A node's clock may be ahead when the program starts, and corrected later.
 func TestCertificatesOfAClockThatWasAheadAreReplaced(t *testing.T) {
 	t.Parallel()

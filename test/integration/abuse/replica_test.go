@@ -35,7 +35,7 @@ const (
 	perSecond = 10
 	// patience limits each wait. Two processors are busy with the attacks, so a pod that
 	// takes a second is only reported. Tests in fake time check the limits.
-	patience = time.Minute
+	patience = controlplane.Patience
 )
 
 // attackerAddress is another address than the API server's and the kubelet's.

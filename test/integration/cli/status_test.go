@@ -10,7 +10,6 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	authorizationv1 "k8s.io/api/authorization/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -130,12 +129,7 @@ func viewer(ctx context.Context, name, namespace string) string {
 		_, err = env.client.RbacV1().RoleBindings(namespace).Create(ctx, &rbacv1.RoleBinding{ObjectMeta: meta, RoleRef: view, Subjects: subjects}, metav1.CreateOptions{})
 	}
 	Expect(err).NotTo(HaveOccurred())
-	Eventually(ctx, func(ctx context.Context) (bool, error) { // the API server knows the role
-		review, err := env.client.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-			User: name, ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: namespace, Verb: "list", Resource: "serviceaccounts"},
-		}}, metav1.CreateOptions{})
-		return err == nil && review.Status.Allowed, err
-	}).Should(BeTrue())
+	waitToList(ctx, name, namespace, "", "serviceaccounts")
 	return user(name)
 }
 

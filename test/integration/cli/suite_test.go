@@ -16,11 +16,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	gomegatypes "github.com/onsi/gomega/types"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -52,7 +52,7 @@ var dryRun = metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
 
 func TestCLI(t *testing.T) {
 	RegisterFailHandler(Fail)
-	SetDefaultEventuallyTimeout(time.Minute)
+	SetDefaultEventuallyTimeout(controlplane.Patience)
 	suite, reporter := GinkgoConfiguration()
 	suite.RandomizeAllSpecs = true
 	RunSpecs(t, "cli", suite, reporter)
@@ -153,8 +153,11 @@ func lanyardAs(ctx context.Context, kubeconfig, input string, args ...string) (c
 	var stdout, stderr bytes.Buffer
 	args = append([]string{"lanyard", "--kubeconfig", kubeconfig}, args...)
 	code = cli.Run(ctx, args, genericiooptions.IOStreams{In: bytes.NewBufferString(input), Out: &stdout, ErrOut: &stderr})
-	return code, stdout.String(), stderr.String()
+	return code, stdout.String(), waiting.ReplaceAllString(stderr.String(), "")
 }
+
+// waiting matches the lines in which a command says what it waits for, as on a slow machine.
+var waiting = regexp.MustCompile(`(?m)^waiting for .* \.\.\.\n`)
 
 // user returns the kubeconfig of a user without rights of their own.
 func user(name string) string {
@@ -182,7 +185,21 @@ func reader(ctx context.Context, name string) string {
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name}},
 	}, metav1.CreateOptions{})
 	Expect(err).NotTo(HaveOccurred())
+	waitToList(ctx, name, "", "", "serviceaccounts")
 	return user(name)
+}
+
+// waitToList waits until a user may list a resource in a namespace, or in all: the API server
+// learns of roles and their bindings from watches.
+func waitToList(ctx context.Context, user, namespace, group, resource string) {
+	GinkgoHelper()
+	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		User: user, ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "list", Namespace: namespace, Group: group, Resource: resource},
+	}}
+	Eventually(ctx, func(ctx context.Context) (bool, error) {
+		answer, err := env.client.AuthorizationV1().SubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
+		return err == nil && answer.Status.Allowed, err
+	}).Should(BeTrue())
 }
 
 // changing lists the parts of a command and its output that differ between runs, and
