@@ -96,7 +96,7 @@ func denied(by Denier, message string) *Answer {
 	return &Answer{Denial: &Denial{By: by, Message: message}}
 }
 
-// waiting makes the ServiceAccount one that needs an identity and does not ask for it yet.
+// waiting changes the ServiceAccount to one that needs an identity but does not ask for it yet.
 func waiting(in *input, values map[string]string) {
 	in.Answer.Pod, in.ServiceAccount.Annotations, in.ServiceAccount.Labels = nil, values, map[string]string{"lanyard.dev/identity": "required"}
 }
@@ -114,7 +114,7 @@ func expectNextSteps(t *testing.T, e *Explanation) {
 	}
 }
 
-// textAfterCommand matches a fix that cannot be pasted from its command to its end.
+// textAfterCommand matches a fix with text after its command, which users could not paste.
 var textAfterCommand = regexp.MustCompile(`: (?:kubectl|lanyard) .*\.(?: |$)`)
 
 func TestNewPods(t *testing.T) {
@@ -639,7 +639,7 @@ func TestContainers(t *testing.T) {
 	}
 }
 
-// "a new pod gets aws" was all that explain said.
+// explain used to report only "a new pod gets aws".
 func TestContainersThatKeepTheirOwnCredentials(t *testing.T) {
 	t.Parallel()
 	in, sent := newInput(t), newPod()
@@ -695,7 +695,7 @@ func TestAPodWithoutAContainerThatTakesPart(t *testing.T) {
 	}
 }
 
-// Pod Security and quotas name no owner, and the user can correct the pod.
+// Errors of Pod Security and quotas do not name an owner, and the user can correct the pod.
 func TestTheFixOfADenialByOthersIsForThePodToo(t *testing.T) {
 	t.Parallel()
 	in := newInput(t)
@@ -814,7 +814,7 @@ func TestVariablesThatMakeSDKsIgnoreTheIdentity(t *testing.T) {
 			if got.Live.State != test.want || got.Live.Fix != test.fix || got.New.Fix != test.fix || got.Problem() != (test.want == Shadowed) || (got.Live.Status == finding.Failed) != (test.want == Shadowed) {
 				t.Errorf("got %+v and %+v, want %s and %q", got.New, got.Live, test.want, test.fix)
 			}
-			in.unread = true // so that only the API server's pod shows that the pod is current
+			in.unread = true // so only the API server's pod shows that the pod is current
 			if got := explain(in); got.Live.State != test.want {
 				t.Errorf("got %s for a pod that is compared with the API server's, want %s", got.Live.State, test.want)
 			}
