@@ -6,7 +6,6 @@ package check
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -16,6 +15,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/cloud"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
 	"github.com/lanyard-dev/lanyard/internal/finding"
+	"github.com/lanyard-dev/lanyard/internal/texts"
 )
 
 // Member is a cluster of a fleet: several clusters with the same issuer.
@@ -75,7 +75,7 @@ func sameNames(members []Member) (found []finding.Finding) {
 	}
 	if n := len(found); n > maxSameNames {
 		found = found[:maxSameNames]
-		found[maxSameNames-1].Text += fmt.Sprintf("; and %d more ServiceAccounts", n-maxSameNames)
+		found[maxSameNames-1].Text += "; and " + texts.Count(n-maxSameNames, "more ServiceAccount")
 	}
 	return found
 }

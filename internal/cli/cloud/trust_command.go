@@ -19,6 +19,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
 	"github.com/lanyard-dev/lanyard/internal/exchange"
 	"github.com/lanyard-dev/lanyard/internal/finding"
+	"github.com/lanyard-dev/lanyard/internal/texts"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
@@ -56,7 +57,7 @@ func NewTrustCommand(c *command.CLI) *cobra.Command {
 			return k.runBundle(cmd.Context())
 		}
 		if len(args) < 2 {
-			return command.Usagef("got %d arguments, want a provider and a ServiceAccount: %s trust aws|azure|gcp|PROVIDER NAME", len(args), c.Name)
+			return command.Usagef("got %s, want a provider and a ServiceAccount: %s trust aws|azure|gcp|PROVIDER NAME", texts.Count(len(args), "argument"), c.Name)
 		}
 		k.provider = args[0]
 		return k.run(cmd.Context(), args[1:])

@@ -458,7 +458,7 @@ func (k *injectCommand) run(cmd *cobra.Command) error {
 		return err
 	}
 	if denied := k.report(results); denied > 0 {
-		return k.Found("the webhook would deny %d objects; nothing was written", denied)
+		return k.Found("the webhook would deny %s; nothing was written", texts.Count(denied, "object"))
 	}
 	return Write(k.Out, documents)
 }

@@ -124,7 +124,7 @@ var _ = Describe("an installation by policies", Ordered, func() {
 	It("labels ServiceAccounts that are older", func(ctx SpecContext) {
 		code, out, _ := lanyardAs(ctx, kubeconfig, "", "check")
 		Expect(code).To(Equal(1))
-		Expect(out).To(ContainSubstring("1 ServiceAccounts are older than the policies and lack their label, for example shop/early"))
+		Expect(out).To(ContainSubstring("the label is missing on 1 ServiceAccount from before the policies, for example shop/early"))
 		code, out, _ = lanyardAs(ctx, kubeconfig, "", "label", "serviceaccounts", "--all-namespaces", "--output", "name")
 		Expect(code).To(Equal(0))
 		Expect(out).To(Equal("serviceaccount/early\n"))
