@@ -502,6 +502,12 @@ func noRight(resource, namespace string) finding.Finding {
 		"you may not create %s%s", resource, where)
 }
 
+// noNamespace returns the finding for a namespace that does not exist.
+func noNamespace(name string) finding.Finding {
+	return finding.Fail("namespace_not_found", "Correct the name. To see all: kubectl get namespaces", "cli/check.md",
+		"the namespace %s does not exist", name)
+}
+
 // Absent returns the finding for a cluster without an installation.
 func Absent() finding.Finding {
 	return finding.Fail("not_installed", "Install it. To see whether the cluster is ready: lanyard check --pre", "install/README.md",

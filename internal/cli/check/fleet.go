@@ -121,7 +121,10 @@ func (k *checkCommand) fleet(ctx context.Context, own, public *cloud.Documents) 
 	for _, name := range k.fleetContexts {
 		add("context "+name, k.InContext(name), nil)
 	}
-	k.add("fleet", append(unread, Fleet(members, public)...)...)
+	if len(members) > 1 {
+		unread = append(unread, Fleet(members, public)...)
+	}
+	k.add("fleet", unread...)
 }
 
 // member reads a cluster. documents are its own, or nil if they were not read.

@@ -329,7 +329,7 @@ type tokenResult struct {
 }
 
 func (k *tokenCommand) run(ctx context.Context, args []string) error {
-	names, err := serviceAccountNames(k.cmd, args)
+	names, err := ServiceAccountNames(k.cmd, args)
 	if err == nil {
 		err = k.check(names)
 	}

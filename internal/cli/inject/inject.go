@@ -269,6 +269,9 @@ func (d *Document) eachObject(path []string, raw json.RawMessage, do func(*objec
 	if raw == nil {
 		return nil
 	}
+	if raw[0] != '{' {
+		return fmt.Errorf("%s: not an object of Kubernetes: it has no apiVersion and no kind", d.source)
+	}
 	o := &object{document: d, path: path, raw: raw}
 	if err := cmp.Or(json.Unmarshal(raw, &o.PartialObjectMetadata), json.Unmarshal(raw, &o.whole.Object)); err != nil {
 		return fmt.Errorf("%s: not an object of Kubernetes: %w", d.source, err)
