@@ -442,6 +442,17 @@ func TestARunningPodOfAnotherWebhook(t *testing.T) {
 			fresh.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "GOOGLE_APPLICATION_CREDENTIALS", Value: "/own/credentials.json"}}
 			in.Answer.Pod = unstructuredOf(fresh)
 		}, injected.Stale, "it has credentials, and a new pod gets none", "main: GOOGLE_APPLICATION_CREDENTIALS: running pod none, new pod a file of its own"},
+		"its own token file, beside the other webhook's client ID and token": {func(in *input) {
+			live := newPod()
+			live.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "AZURE_FEDERATED_TOKEN_FILE", Value: "/own/token"}}
+			in.ServiceAccount.Annotations = map[string]string{"azure.workload.identity/client-id": "11112222-bbbb-3333-cccc-4444dddd5555"}
+			in.Sent, in.Answer.Pod = unstructuredOf(live), unstructuredOf(live)
+			live = live.DeepCopy()
+			if err := new(peers.Azure).Mutate(live, &corev1.ServiceAccount{ObjectMeta: *in.ServiceAccount}); err != nil {
+				t.Fatal(err)
+			}
+			in.Live = live
+		}, injected.None, "it has the credentials of another webhook, and its ServiceAccount asks Lanyard for none", ""},
 		"a new pod is denied": {func(in *input) {
 			in.Live, in.Answer = theirs(role), *denied(ByLanyard, "no")
 		}, injected.Unknown, "it cannot be compared with a new pod, which is denied", ""},
