@@ -651,7 +651,7 @@ func (in *input) peer(p *peer.Peer) hint {
 		return hint{": " + p.Identity[0] + " is not adopted, because Lanyard is not called for the namespace: " + in.exclusion(),
 			"If Lanyard is to give the credentials, include the namespace.", false}
 	}
-	return hint{fmt.Sprintf(": %s is for %s, and Lanyard does not adopt it here (docs/migrate/adoption.md)", p.Identity[0], p.Program),
+	return hint{fmt.Sprintf(": %s is for %s, and Lanyard does not adopt it here (%s)", p.Identity[0], p.Program, finding.Page("migrate/adoption.md")),
 		fmt.Sprintf("If Lanyard is to give the credentials, see the annotations: lanyard migrate --from %s --namespace %s", p.Name, in.Namespace.Name), false}
 }
 

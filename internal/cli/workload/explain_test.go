@@ -151,7 +151,7 @@ func TestNewPods(t *testing.T) {
 			func(in *input) {
 				in.ServiceAccount.Annotations, in.Answer.Pod = map[string]string{"eks.amazonaws.com/role-arn": role}, unstructuredOf(newPod())
 			},
-			injected.None, reason.NoIdentity, "the ServiceAccount cart has no annotation that asks for an identity: eks.amazonaws.com/role-arn is for amazon-eks-pod-identity-webhook, and Lanyard does not adopt it here (docs/migrate/adoption.md)", false,
+			injected.None, reason.NoIdentity, "the ServiceAccount cart has no annotation that asks for an identity: eks.amazonaws.com/role-arn is for amazon-eks-pod-identity-webhook, and Lanyard does not adopt it here (https://github.com/lanyard-dev/lanyard/blob/main/docs/migrate/adoption.md)", false,
 		},
 		"the annotation is another webhook's without a value": {
 			func(in *input) {
