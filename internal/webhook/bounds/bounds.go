@@ -33,7 +33,7 @@ const (
 	UsualBody = 64 << 10
 	// LargeBodies is for what has been received of bodies larger than UsualBody, each at most
 	// 7 MiB.
-	LargeBodies = 12 << 20
+	LargeBodies = 13 << 20
 	// UsualDecisions is for decisions of at most 512 KiB each.
 	UsualDecisions = 6 << 20
 	// LargeDecisions is for larger decisions.
@@ -68,4 +68,4 @@ const (
 )
 
 // CacheBytes returns the parts of GOMEMLIMIT for cached ServiceAccounts and Namespaces.
-func CacheBytes(memory int64) (serviceAccounts, namespaces int64) { return memory / 5, memory / 60 }
+func CacheBytes(memory int64) (serviceAccounts, namespaces int64) { return memory / 5, memory / 80 }

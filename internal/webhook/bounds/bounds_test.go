@@ -18,7 +18,7 @@ const (
 	// plainBytes is that without TLS.
 	usedBytes, plainBytes = 40 << 10, 24 << 10
 	// preparedBytes is the limit of a mutate.Cache.
-	preparedBytes = 5 << 19
+	preparedBytes = 2 << 20
 	// readBytes is the memory of a live read: a goroutine and a request to the API server.
 	readBytes = 8 << 10
 	// decodedTimes is the ratio of the memory for decoding metadata to its size: the smallest

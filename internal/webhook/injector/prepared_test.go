@@ -25,7 +25,7 @@ func TestOneServiceAccountDoesNotFillTheMemory(t *testing.T) { //nolint:parallel
 		runtime.ReadMemStats(&stats)
 		return int64(stats.HeapAlloc)
 	}
-	const most = 5 << 19 // a stage of the test in internal/webhook/bounds
+	const most = 2 << 20 // a stage of the test in internal/webhook/bounds
 	before, grown := heap(), int64(0)
 	for i := range 500 {
 		response := ask(t, pods, create(fmt.Appendf(nil, `{"metadata":{"name":"p","annotations":{"lanyard.dev/token-expiration-seconds":"%d"}},`+
