@@ -109,6 +109,7 @@ var (
 	azure     = map[string]string{"azure-client-id": clientID, "azure-tenant-id": "contoso.example"}
 	tokens    = map[string]string{"tokens": "aws"}
 	google    = map[string]string{"gcp-workload-identity-provider": gcpPool, "gcp-service-account": gcpAccount}
+	profiles  = map[string]string{"aws-role-arn": role, "aws-role-arn.audit": role}
 	podName   = map[string]string{"aws-role-arn": role, "aws-session-name": "pod"}
 )
 
@@ -184,6 +185,11 @@ func TestARunningPodIsComparedWithANewOne(t *testing.T) {
 		"a role of its own, and a token":            {withEnv(set(ownRole, role)), tokens, nil, injected.Stale, injected.Current},
 		"a role of its own before another variable": {withEnv(set(ownRole, role+"3"), set("X", "1")), aws, nil, injected.Current, ""},
 		"a role of its own, and profiles":           {withEnv(set(ownRole, role+"3")), map[string]string{"aws-role-arn": role, "aws-role-arn.audit": role}, nil, injected.Stale, injected.Current},
+		"two roles of its own":                      {withEnv(set(ownRole, role+"3"), set(ownRole, role+"4")), aws, nil, injected.Current, ""},
+		"a profile, and a role of its own":          {withEnv(set("AWS_PROFILE", "audit"), set(ownRole, role+"3")), profiles, nil, injected.Current, ""},
+		"a profile from elsewhere, and a role":      {withEnv(`{"name":"AWS_PROFILE","valueFrom":{"configMapKeyRef":{"key":"k"}}}`, set(ownRole, role+"3")), profiles, nil, injected.Current, ""},
+		"an empty profile, and another role":        {withEnv(set("AWS_PROFILE", "")), profiles, otherRole, injected.Stale, "-"},
+		"a profile of its own, and another role":    {withEnv(set("AWS_PROFILE", "x"), set("AWS_CONFIG_FILE", "/own")), profiles, otherRole, injected.Stale, "-"},
 		"something is mounted for the copy of the token": {
 			with("", `,"volumes":[{"name":"x","emptyDir":{}}]`, `,"volumeMounts":[{"name":"x","mountPath":"/var/run/secrets/a"}]`),
 			map[string]string{"aws-role-arn": role, "aws-token-path": "/var/run/secrets/a/token"}, nil, injected.Current, "",
@@ -419,6 +425,28 @@ func TestTheFormatOfTheJSONDoesNotMatter(t *testing.T) {
 	for _, unchanged := range []bool{false, true} {
 		if got := compare(t, s, account(podName), indented.String(), unchanged); got != injected.Current {
 			t.Errorf("got %s, want %s: %s", got, injected.Current, &indented)
+		}
+	}
+}
+
+// Both were added to a pod that had been injected.
+func TestWhatWasAddedToAnInjectedPod(t *testing.T) {
+	t.Parallel()
+	s := newSettings(t)
+	pod, _ := inject(t, s, account(aws), plain, "")
+	for sentence, test := range map[string]struct {
+		before, after string
+		want          injected.State
+	}{
+		"an annotation that opts out":               {`"annotations":{`, `"annotations":{"lanyard.dev/inject":"false",`, injected.OptedOut},
+		"an ephemeral container that gets no token": {`"spec":{`, `"spec":{"ephemeralContainers":[{"name":"debug"}],`, injected.Current},
+	} {
+		changed := strings.Replace(pod, test.before, test.after, 1)
+		if changed == pod {
+			t.Fatalf("got %s, want %s in it", pod, test.before)
+		}
+		if got := compare(t, s, account(aws), changed, false); got != test.want {
+			t.Errorf("%s: got %s, want %s", sentence, got, test.want)
 		}
 	}
 }
