@@ -371,6 +371,47 @@ func TestRemoveKeepsOtherFields(t *testing.T) {
 	}
 }
 
+// A container that selects a profile has only some of the variables.
+func TestRemoveRemovesTheVariablesBesideAProfile(t *testing.T) {
+	t.Parallel()
+	s := newSettings(t)
+	const fromConfigMap = `"valueFrom":{"configMapKeyRef":{"key":"k","name":"n"}}}`
+	for sentence, pod := range map[string]string{
+		"no profile":                     plain,
+		"a profile":                      withEnv(set("AWS_PROFILE", "audit")),
+		"a profile from elsewhere":       withEnv(`{"name":"AWS_PROFILE",` + fromConfigMap),
+		"an empty profile":               withEnv(set("AWS_PROFILE", "")),
+		"a profile of a file of its own": withEnv(set("AWS_PROFILE", "x"), set("AWS_CONFIG_FILE", "/own")),
+		"a profile of a file elsewhere":  withEnv(set("AWS_PROFILE", "x"), `{"name":"AWS_CONFIG_FILE",`+fromConfigMap),
+	} {
+		running, _ := inject(t, s, account(profiles), pod, "")
+		object := decode(t, []byte(running))
+		if err := injected.Remove(object, s, false); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(decode(t, []byte(pod))["spec"], object["spec"]); diff != "" {
+			t.Errorf("%s: spec (-before the injection +after the removal):\n%s", sentence, diff)
+		}
+	}
+}
+
+// Other webhooks add their mounts at the end.
+func TestRemoveKeepsAMountAfterLanyards(t *testing.T) {
+	t.Parallel()
+	s := newSettings(t)
+	running, _ := inject(t, s, account(aws), plain, "")
+	object := decode(t, []byte(running))
+	main := object["spec"].(map[string]any)["containers"].([]any)[0].(map[string]any)
+	others := map[string]any{"name": "others", "mountPath": "/others"}
+	main["volumeMounts"] = append(main["volumeMounts"].([]any), others)
+	if err := injected.Remove(object, s, false); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]any{others}, main["volumeMounts"]); diff != "" {
+		t.Errorf("mounts (-want +got):\n%s", diff)
+	}
+}
+
 // An API server may have stored such a pod before its ServiceAccount had an identity.
 func TestAPodThatExceedsTheLimitsIsReadBack(t *testing.T) {
 	t.Parallel()
@@ -399,7 +440,8 @@ func TestTheContainerThatVerifies(t *testing.T) {
 		t.Errorf("without an image: got %s, want %s: %s", got, injected.Stale, pod)
 	}
 	own := with("", `,"initContainers":[{"name":"lanyard-verify","env":[{"name":"HTTPS_PROXY","value":"x"}]}]`, "")
-	for _, original := range []string{plain, own} {
+	ca := with("", `,"initContainers":[{"name":"lanyard-verify","volumeMounts":[{"name":"ca","mountPath":"/ca"}]}]`, "")
+	for _, original := range []string{plain, own, ca} {
 		pod, _ := inject(t, s, account(verified), original, "")
 		object := decode(t, []byte(pod))
 		if err := injected.Remove(object, s, true); err != nil {
@@ -407,7 +449,7 @@ func TestTheContainerThatVerifies(t *testing.T) {
 		}
 		spec, _ := object["spec"].(map[string]any)
 		list, _ := spec["initContainers"].([]any)
-		if kept := original == own; len(list) == 1 != kept {
+		if kept := original != plain; len(list) == 1 != kept {
 			t.Errorf("got init containers %v after the removal from %s", list, pod)
 		}
 	}
@@ -488,7 +530,7 @@ func TestADollarInAValueIsReadBack(t *testing.T) {
 providers:
 - name: example
   audience: example.com
-  parameters: [{name: user, required: true, pattern: '[a-z$]+', message: 'must be a name', example: a}]
+  parameters: [{name: user, required: true, pattern: '[a-z]+[$][a-z]+', message: 'must have a dollar', example: a$b}]
   environment: [{name: EXAMPLE_USER, value: '{user}'}, {name: EXAMPLE_TOKEN, value: '{token-file}', credential: true}]
 `), nil)
 	if err != nil {
