@@ -1,8 +1,8 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package check judges an installation of Lanyard, or a cluster that is to get
-// one.
+// Package check judges an installation of Lanyard, or a cluster before the
+// installation.
 //
 //	check.go          judges objects, and says what to do; pure
 //	read.go           looks at the parts of the cluster
@@ -28,6 +28,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/workload"
 	"github.com/lanyard-dev/lanyard/internal/finding"
 	"github.com/lanyard-dev/lanyard/internal/peer"
+	"github.com/lanyard-dev/lanyard/internal/texts"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/mutate/injected"
 )
@@ -52,9 +53,8 @@ func Version(version string) finding.Finding {
 // maxSkew is the clock skew that clouds and the API server tolerate.
 const maxSkew = 30 * time.Second
 
-// Clocks checks the skew of the clocks of this machine and of the nodes from that of the API
-// server. A clock that is ahead has a positive skew. nodes contains the nodes whose skew is
-// known.
+// Clocks compares the clocks of this machine and of the nodes with the API server's. The
+// skew of a clock that is ahead is positive. nodes contains the nodes whose skew is known.
 func Clocks(here time.Duration, nodes map[string]time.Duration) []finding.Finding {
 	var found []finding.Finding
 	if here.Abs() > maxSkew {
@@ -71,13 +71,10 @@ func Clocks(here time.Duration, nodes map[string]time.Duration) []finding.Findin
 		found = append(found, finding.Warn("clock_skew", "Synchronize the clocks of these nodes, for example with chrony.", "troubleshooting/cloud-denies.md",
 			"the clocks of nodes differ from that of the API server: %s: kubelets may renew tokens too late, and clouds may reject the tokens", strings.Join(wrong, ", ")))
 	}
-	switch {
-	case len(nodes) == 0:
+	if len(nodes) == 0 {
 		return orPassed(found, "no clock skew between this machine and the API server")
-	case len(nodes) == 1:
-		return orPassed(found, "no clock skew between this machine, the API server and 1 node")
 	}
-	return orPassed(found, "no clock skew between this machine, the API server and %d nodes", len(nodes))
+	return orPassed(found, "no clock skew between this machine, the API server and %s", texts.Count(len(nodes), "node"))
 }
 
 // skewOf formats a skew. of is appended to "ahead".
@@ -96,8 +93,8 @@ func orPassed(found []finding.Finding, format string, args ...any) []finding.Fin
 	return []finding.Finding{finding.Passed(format, args...)}
 }
 
-// Registration checks the webhook configurations. validating are all in the cluster; unread
-// is the error if they could not be read.
+// Registration checks the webhook configurations. validating contains all of the cluster;
+// unread is the error if they could not be read.
 func Registration(mutating *admissionregistrationv1.MutatingWebhookConfiguration, validating []admissionregistrationv1.ValidatingWebhookConfiguration, unread error) []finding.Finding {
 	var found []finding.Finding
 	incomplete := func(format string, args ...any) {
@@ -133,8 +130,9 @@ func validatingOf(name string, all []admissionregistrationv1.ValidatingWebhookCo
 	return &all[i]
 }
 
-// Peers lists other webhooks that inject identities, and what happens next to Lanyard's
-// configuration of this name. switching reports whether Lanyard adopts from one of them.
+// Peers lists other webhooks that inject identities, and what happens if Lanyard's
+// configuration, which has this name, exists as well. switching reports whether Lanyard
+// adopts from one of them.
 func Peers(all []admissionregistrationv1.MutatingWebhookConfiguration, name string, adopted []string) (found []finding.Finding, switching bool) {
 	known := peer.All()
 	for i := range all {
@@ -262,7 +260,7 @@ func Certificates(mutating *admissionregistrationv1.MutatingWebhookConfiguration
 	return orPassed(found, "the CA in the caBundle is valid until %s", end)
 }
 
-// lastDay returns when the last certificate of a caBundle expires.
+// lastDay returns the time at which the last certificate of a caBundle expires.
 func lastDay(bundle []byte) (last time.Time, err error) {
 	if len(bundle) == 0 {
 		return last, errors.New("it is empty, but must contain the CA of the webhook")
@@ -330,17 +328,17 @@ func scope(namespace string) (where, flag string) {
 
 // Unguarded reports ServiceAccounts that need credentials but lack the guard's label, in a
 // namespace or all. example is one of them. With byPolicies, only policies inject, and they
-// also select by the label.
+// select ServiceAccounts with this label, too.
 func Unguarded(namespace string, n int, example string, byPolicies bool) finding.Finding {
 	where, flag := scope(namespace)
 	f := finding.Warn("unguarded", "Run: lanyard label serviceaccounts "+flag, "operations/monitoring.md#lanyardunguardedserviceaccounts",
-		"%d ServiceAccounts%s need credentials but lack the guard's label, for example %s", n, where, example)
+		"the guard's label is missing on %s%s, for example %s", texts.Count(n, "ServiceAccount"), where, example)
 	switch {
 	case n == 0:
 		return finding.Passed("every ServiceAccount%s that needs credentials has the guard's label", where)
 	case byPolicies:
 		f.Status, f.Link = finding.Failed, finding.Page("policies.md#install")
-		f.Text = fmt.Sprintf("%d ServiceAccounts%s are older than the policies and lack their label, for example %s: new pods start without credentials", n, where, example)
+		f.Text = fmt.Sprintf("the label is missing on %s%s from before the policies, for example %s: new pods start without credentials", texts.Count(n, "ServiceAccount"), where, example)
 	}
 	return f
 }
@@ -348,12 +346,7 @@ func Unguarded(namespace string, n int, example string, byPolicies bool) finding
 // Pods reports the states of the running pods of a namespace, or of all namespaces.
 func Pods(namespace string, states map[injected.State]int) []finding.Finding {
 	where, flag := scope(namespace)
-	count := func(n int) string {
-		if n == 1 {
-			return "1 pod" + where
-		}
-		return fmt.Sprintf("%d pods%s", n, where)
-	}
+	count := func(n int) string { return texts.Count(n, "pod") + where }
 	var found []finding.Finding
 	if n := workload.Outdated(states); n > 0 {
 		found = append(found, finding.Warn("outdated", "Run: lanyard status --stale "+flag, "troubleshooting/no-credentials.md#pods-with-an-old-identity-or-none",
@@ -366,7 +359,7 @@ func Pods(namespace string, states map[injected.State]int) []finding.Finding {
 	return orPassed(found, "every pod%s has the credentials that its ServiceAccount asks for", where)
 }
 
-// Unread reports the error for which the settings of the webhook could not be read.
+// Unread reports that the settings of the webhook could not be read.
 func Unread(err error) finding.Finding {
 	if right := finding.LackedRight(err); right != "" {
 		return finding.NoRight(right, "the settings of the webhook cannot be read, so the built-in defaults are used")
@@ -458,9 +451,9 @@ func maybeFence(wrong string, unread error) finding.Finding {
 		"%s: %v", wrong, unread)
 }
 
-// Issuer checks the issuer of the cluster's tokens. public are the documents that a cloud
-// reads, or nil with publicErr; both are nil if they were not read. signing is the ID of the
-// current signing key, or empty if it is unknown.
+// Issuer checks the issuer of the cluster's tokens. public contains the documents that a
+// cloud reads, or is nil with publicErr; both are nil if they were not read. signing is the
+// ID of the current signing key, or empty if it is unknown.
 func Issuer(cluster, public *cloud.Documents, publicErr error, signing string) []finding.Finding {
 	name := cluster.Discovery.Issuer
 	const documentsPage = "issuer.md#choose-where-the-documents-are"
@@ -519,7 +512,7 @@ func Several(i *cluster.Installation) finding.Finding {
 	for at, r := range i.Registrations {
 		ready := "replicas unknown"
 		if n := i.Ready[at]; n >= 0 {
-			ready = fmt.Sprintf("%d ready replicas", n)
+			ready = texts.Count(n, "ready replica")
 		}
 		names = append(names, fmt.Sprintf("%s (%s)", r.Name, ready))
 		if at > 0 {

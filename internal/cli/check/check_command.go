@@ -111,7 +111,7 @@ func (k *checkCommand) run(cmd *cobra.Command) (err error) {
 }
 
 // checkValues returns an error for the value of a flag that cannot be right in any cluster.
-func (k *checkCommand) checkValues(cmd *cobra.Command) (err error) {
+func (k *checkCommand) checkValues(cmd *cobra.Command) error {
 	if k.serviceAccount != "" {
 		names, err := cloud.ServiceAccountNames(cmd, []string{k.serviceAccount})
 		if err != nil {

@@ -6,7 +6,6 @@ package check
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -16,6 +15,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/cloud"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
 	"github.com/lanyard-dev/lanyard/internal/finding"
+	"github.com/lanyard-dev/lanyard/internal/texts"
 )
 
 // Member is a cluster of a fleet: several clusters with the same issuer.
@@ -37,7 +37,7 @@ func Fleet(members []Member, public *cloud.Documents) []finding.Finding {
 // fleetKeys compares the keys of the clusters with the published keys.
 func fleetKeys(members []Member, public *cloud.Documents) (found []finding.Finding) {
 	if public == nil {
-		return nil // the judgement of the issuer says why
+		return nil // the finding about the issuer says why
 	}
 	unknown := public.KeyIDs()
 	for _, m := range members {
@@ -75,7 +75,7 @@ func sameNames(members []Member) (found []finding.Finding) {
 	}
 	if n := len(found); n > maxSameNames {
 		found = found[:maxSameNames]
-		found[maxSameNames-1].Text += fmt.Sprintf("; and %d more ServiceAccounts", n-maxSameNames)
+		found[maxSameNames-1].Text += "; and " + texts.Count(n-maxSameNames, "more ServiceAccount")
 	}
 	return found
 }

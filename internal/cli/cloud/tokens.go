@@ -27,6 +27,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/workload"
 	"github.com/lanyard-dev/lanyard/internal/exchange"
 	"github.com/lanyard-dev/lanyard/internal/finding"
+	"github.com/lanyard-dev/lanyard/internal/texts"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/mutate/injected"
 )
@@ -69,7 +70,7 @@ func (x *Target) Exchange(ctx context.Context, c *command.CLI) (lines []finding.
 	}
 	lines, inPod := x.exchangeAll(ctx, all)
 	if omitted > 0 {
-		lines = append(lines, finding.Skip("", "Check one namespace at a time, with --namespace.", "", "the tokens of %d more ServiceAccounts were not exchanged", omitted))
+		lines = append(lines, finding.Skip("", "Check one namespace at a time, with --namespace.", "", "the tokens of %s were not exchanged", texts.Count(omitted, "more ServiceAccount")))
 	}
 	last := finding.DoesNotApply("%s", notFromAPod)
 	last.Link = finding.Page("troubleshooting/no-credentials.md#from-inside-a-pod")
@@ -98,8 +99,8 @@ func (x *Target) selected(ctx context.Context) (all []*metav1.ObjectMeta, omitte
 	return all, omitted, err
 }
 
-// exchangeAll returns the findings about the ServiceAccounts, in their order, and the command
-// that exchanges a token inside a pod of the first one with a cloud.
+// exchangeAll returns the findings about the ServiceAccounts, in their order, and a command
+// that exchanges a token inside a pod, for the first one with a cloud.
 func (x *Target) exchangeAll(ctx context.Context, all []*metav1.ObjectMeta) ([]finding.Finding, string) {
 	lines, inPod := make([][]finding.Finding, len(all)), make([]string, len(all))
 	var group errgroup.Group
@@ -364,7 +365,7 @@ func (k *tokenCommand) run(ctx context.Context, args []string) error {
 	return command.FoundIf(denied, errors.Join(errs...))
 }
 
-// check returns an error for flags and arguments that do not fit together.
+// check returns an error for flags and arguments that cannot be combined.
 func (k *tokenCommand) check(names []string) error {
 	switch isCloud := slices.Contains(clouds(), k.receiver); {
 	case k.receiver == "":
@@ -383,7 +384,7 @@ func (k *tokenCommand) check(names []string) error {
 	return nil
 }
 
-// token returns what the token of a ServiceAccount says, and the responses of the cloud. With --raw,
+// token returns the claims of a ServiceAccount's token, and the responses of the cloud. With --raw,
 // it writes the token instead, and returns nil.
 func (k *tokenCommand) token(ctx context.Context, read *reader, namespace, name string) (*tokenResult, error) {
 	r, err := k.request(ctx, read, namespace, name)

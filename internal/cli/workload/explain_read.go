@@ -67,7 +67,7 @@ func explainObject(ctx context.Context, c *command.CLI, args []string) (*Explana
 
 // read reads the object that the user asked about, and what its pods depend on.
 func (x *explainer) read(ctx context.Context) (*input, error) {
-	in := &input{Namespace: x.namespaces[x.info.Namespace], Object: command.NameOf(x.info), Installation: x.installation, guard: x.guard, Named: true}
+	in := &input{Namespace: x.namespaces[x.info.Namespace], Object: command.NameOf(x.info), Installation: x.installation, Named: true}
 	isServiceAccount := x.info.Mapping.Resource == command.CoreResource("serviceaccounts")
 	if isServiceAccount {
 		in.ServiceAccountName, in.Sent = x.info.Name, x.ProbePod(x.info.Name)
@@ -88,15 +88,6 @@ func (x *explainer) read(ctx context.Context) (*input, error) {
 		}
 	}
 	in.Sent.SetNamespace("")
-	if in.Installation != nil {
-		parts, err := x.Survey()
-		if err == nil {
-			in.Leftovers, err = parts.Leftovers(ctx)
-		}
-		if err != nil && !x.lacks(err, "the policies of an earlier installation") {
-			return nil, err
-		}
-	}
 	if err := x.variables(ctx, in); err != nil {
 		return nil, err
 	}
@@ -108,7 +99,7 @@ func (x *explainer) read(ctx context.Context) (*input, error) {
 
 // template reads an object that makes pods.
 func (x *explainer) template(ctx context.Context, in *input) error {
-	object, err := x.get(ctx, x.info.Mapping.Resource, x.info.Name)
+	object, err := x.get(ctx, x.info.Mapping.Resource, x.info.Namespace, x.info.Name)
 	if err != nil {
 		return fmt.Errorf("%s in the namespace %s: %w", in.Object, x.info.Namespace, err)
 	}
@@ -120,7 +111,7 @@ func (x *explainer) template(ctx context.Context, in *input) error {
 	in.Named = in.ServiceAccountName != cluster.DefaultServiceAccount
 	template := object
 	if len(path) > 0 {
-		x.known = &known{owner: object.GetUID()}
+		x.known = &known{object.GetUID(), &in.Answer}
 		if in.Owner = topOwnerOf(in.Object, object); !in.Owner.Kind.Restarts {
 			var top topOwner
 			if _, top, err = x.owner(ctx, object); top.Name != "" {
@@ -153,13 +144,8 @@ func (x *explainer) serviceAccount(ctx context.Context, in *input, asked bool) e
 	return nil
 }
 
-// get reads an object of the namespace.
-func (x *explainer) get(ctx context.Context, kind schema.GroupVersionResource, name string) (*unstructured.Unstructured, error) {
-	return x.untyped.Resource(kind).Namespace(x.info.Namespace).Get(ctx, name, metav1.GetOptions{})
-}
-
 // owner returns the owner of a pod or a workload that has a template, and the owner at the top, if
-// there are any. A pod without the first is its own template.
+// there are any. A pod without such an owner is its own template.
 func (x *explainer) owner(ctx context.Context, owned *unstructured.Unstructured) (template *unstructured.Unstructured, top topOwner, err error) {
 	reference := cluster.ControllerOf(owned.GetKind(), owned)
 	for n := 0; reference != nil && n < maxOwners; n++ { // users can write references in a circle
@@ -185,25 +171,20 @@ func (x *explainer) owner(ctx context.Context, owned *unstructured.Unstructured)
 	return template, top, nil
 }
 
-// ownerOf reads an owner. It returns nil for an owner without a namespace, such as the node of
-// a mirror pod, for a kind that the API server does not know, for a Secret, and without the right.
+// ownerOf reads an owner. It returns nil for an owner without a namespace, such as the node of a
+// mirror pod, for a kind that the API server does not know, for a Secret, and if the user may not
+// read it.
 func (x *explainer) ownerOf(ctx context.Context, reference *metav1.OwnerReference) (*unstructured.Unstructured, error) {
 	kind := schema.FromAPIVersionAndKind(reference.APIVersion, reference.Kind)
 	mapping, err := x.mapper.RESTMapping(kind.GroupKind(), kind.Version)
 	if err != nil || mapping.Scope.Name() != meta.RESTScopeNameNamespace || mapping.Resource == command.CoreResource("secrets") {
 		return nil, nil //nolint:nilerr // who creates a pod writes its references
 	}
-	object, err := x.get(ctx, mapping.Resource, reference.Name)
+	object, err := x.get(ctx, mapping.Resource, x.info.Namespace, reference.Name)
 	if x.lacks(err, "the workload of the pod") {
 		return nil, nil
 	}
 	return object, err
-}
-
-// topOwnerOf returns the named workload, as the owner of its pods.
-func topOwnerOf(name string, object *unstructured.Unstructured) topOwner {
-	kind, _ := cluster.ByGroupKind(object.GroupVersionKind().GroupKind())
-	return topOwner{Name: name, Kind: kind, ByHand: kind.ByHand(object)}
 }
 
 // variables reads the ConfigMaps that containers take variables from, as far as they can be read.
@@ -212,7 +193,7 @@ func (x *explainer) variables(ctx context.Context, in *input) error {
 	if err != nil {
 		return err
 	}
-	names, _, _ := sourcesOf(text) // the API server says what is wrong with the template of a custom kind
+	names, _, _ := sourcesOf(text) // the API server reports what is wrong with the template of a custom kind
 	for _, name := range names {
 		if err := in.readConfigMap(ctx, x.typed, name); err != nil && !apierrors.IsNotFound(err) && !x.lacks(err, "the variables in the ConfigMap "+name) {
 			return fmt.Errorf("configmap %s: %w", name, err)
@@ -227,8 +208,8 @@ const (
 	maxListed = 500
 )
 
-// askers looks for ServiceAccounts that ask for an identity, in the namespace, and by the same name
-// elsewhere. A user who may not list them gets no hint.
+// askers looks for ServiceAccounts that ask for an identity, in the namespace, and with the same
+// name elsewhere. A user who may not list them gets no hint.
 func (x *explainer) askers(ctx context.Context, in *input) {
 	accounts := x.typed.CoreV1().ServiceAccounts
 	if list, err := accounts(x.info.Namespace).List(ctx, metav1.ListOptions{Limit: maxListed}); err == nil {
@@ -282,16 +263,13 @@ func (x *explainer) pods(ctx context.Context, in *input, e *Explanation) {
 		return
 	}
 	in.AddServiceAccount(in.metadata())
-	if !in.asks() { // its pods are of interest only if they were injected when it did
+	if !in.asks() { // its pods matter only if they were injected when it did
 		if err := FindInjected(ctx, x.CLI, in.Name, x.namespaces); err != nil || in.Empty() {
 			return
 		}
 	}
 	if in.Absent {
 		x.known = nil // no answer was asked for
-	}
-	if x.known != nil {
-		x.known.template, x.known.answer = in.Template, in.Answer
 	}
 	rows, err := x.rows(ctx, in.Namespace)
 	if err != nil {

@@ -96,7 +96,7 @@ func denied(by Denier, message string) *Answer {
 	return &Answer{Denial: &Denial{By: by, Message: message}}
 }
 
-// waiting makes the ServiceAccount one that needs an identity and does not ask for it yet.
+// waiting changes the ServiceAccount to one that needs an identity but does not ask for it yet.
 func waiting(in *input, values map[string]string) {
 	in.Answer.Pod, in.ServiceAccount.Annotations, in.ServiceAccount.Labels = nil, values, map[string]string{"lanyard.dev/identity": "required"}
 }
@@ -114,7 +114,7 @@ func expectNextSteps(t *testing.T, e *Explanation) {
 	}
 }
 
-// textAfterCommand matches a fix that cannot be pasted from its command to its end.
+// textAfterCommand matches a fix with text after its command, which users could not paste.
 var textAfterCommand = regexp.MustCompile(`: (?:kubectl|lanyard) .*\.(?: |$)`)
 
 func TestNewPods(t *testing.T) {
@@ -442,6 +442,17 @@ func TestARunningPodOfAnotherWebhook(t *testing.T) {
 			fresh.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "GOOGLE_APPLICATION_CREDENTIALS", Value: "/own/credentials.json"}}
 			in.Answer.Pod = unstructuredOf(fresh)
 		}, injected.Stale, "it has credentials, and a new pod gets none", "main: GOOGLE_APPLICATION_CREDENTIALS: running pod none, new pod a file of its own"},
+		"its own token file, beside the other webhook's client ID and token": {func(in *input) {
+			live := newPod()
+			live.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "AZURE_FEDERATED_TOKEN_FILE", Value: "/own/token"}}
+			in.ServiceAccount.Annotations = map[string]string{"azure.workload.identity/client-id": "11112222-bbbb-3333-cccc-4444dddd5555"}
+			in.Sent, in.Answer.Pod = unstructuredOf(live), unstructuredOf(live)
+			live = live.DeepCopy()
+			if err := new(peers.Azure).Mutate(live, &corev1.ServiceAccount{ObjectMeta: *in.ServiceAccount}); err != nil {
+				t.Fatal(err)
+			}
+			in.Live = live
+		}, injected.None, "it has the credentials of another webhook, and its ServiceAccount asks Lanyard for none", ""},
 		"a new pod is denied": {func(in *input) {
 			in.Live, in.Answer = theirs(role), *denied(ByLanyard, "no")
 		}, injected.Unknown, "it cannot be compared with a new pod, which is denied", ""},
@@ -477,13 +488,14 @@ func TestTheFixIsForOneWorkload(t *testing.T) {
 		owner topOwner
 		want  string
 	}{
-		"a Deployment":        {topOwner{"deployment/cart", kind("deployment"), ""}, "Restart its workload: kubectl rollout restart deployment/cart --namespace shop"},
-		"a paused Deployment": {topOwner{"deployment/cart", kind("deployment"), "it is paused"}, "A restart of deployment/cart does not replace the pod: it is paused. Delete the pod, and its controller creates a new one: kubectl delete pod cart-0 --namespace shop"},
-		"no owner":            {topOwner{}, "No controller replaces this pod. Delete it, and create it again from its manifest: kubectl delete pod cart-0 --namespace shop"},
-		"a Job":               {topOwner{"job/load", kind("job"), "x"}, "A Job cannot be restarted. Delete it, and create it again from its manifest: kubectl delete job/load --namespace shop"},
-		"a CronJob":           {topOwner{"cronjob/load", kind("cronjob"), "x"}, "The next Job of cronjob/load gets the credentials. To start a Job now: kubectl create job load-again --from=cronjob/load --namespace shop"},
-		"a ReplicaSet":        {topOwner{"replicaset/cart-1", kind("replicaset"), "x"}, "Delete the pod, and its controller creates a new one: kubectl delete pod cart-0 --namespace shop"},
-		"a custom kind":       {topOwner{"rollout/cart", cluster.Kind{}, ""}, "Restart rollout/cart with the program that manages it, or delete the pod, if its controller creates a new one: kubectl delete pod cart-0 --namespace shop"},
+		"a Deployment":                    {topOwner{"deployment/cart", kind("deployment"), ""}, "Restart its workload: kubectl rollout restart deployment/cart --namespace shop"},
+		"a paused Deployment":             {topOwner{"deployment/cart", kind("deployment"), "it is paused"}, "A restart of deployment/cart is not possible: it is paused. Resume it first: kubectl rollout resume deployment/cart --namespace shop"},
+		"a DaemonSet that keeps its pods": {topOwner{"daemonset/log", kind("daemonset"), "its update strategy is OnDelete"}, "A restart of daemonset/log does not replace the pod: its update strategy is OnDelete. Delete the pod, and its controller creates a new one: kubectl delete pod cart-0 --namespace shop"},
+		"no owner":                        {topOwner{}, "No controller replaces this pod. Delete it, and create it again from its manifest: kubectl delete pod cart-0 --namespace shop"},
+		"a Job":                           {topOwner{"job/load", kind("job"), "x"}, "A Job cannot be restarted. Delete it, and create it again from its manifest: kubectl delete job/load --namespace shop"},
+		"a CronJob":                       {topOwner{"cronjob/load", kind("cronjob"), "x"}, "The next Job of cronjob/load gets the credentials. To start a Job now: kubectl create job load-again --from=cronjob/load --namespace shop"},
+		"a ReplicaSet":                    {topOwner{"replicaset/cart-1", kind("replicaset"), "x"}, "Delete the pod, and its controller creates a new one: kubectl delete pod cart-0 --namespace shop"},
+		"a custom kind":                   {topOwner{"rollout/cart", cluster.Kind{}, ""}, "Restart rollout/cart with the program that manages it, or delete the pod, if its controller creates a new one: kubectl delete pod cart-0 --namespace shop"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -510,7 +522,7 @@ func TestTheFixIsForAllPods(t *testing.T) {
 		want     string
 	}{
 		"a Deployment":                    {"deployment/cart", topOwnerOf("deployment/cart", &deployment), "deployment/cart", "Restart its workload: kubectl rollout restart deployment/cart --namespace shop"},
-		"a paused Deployment":             {"deployment/cart", topOwnerOf("deployment/cart", &paused), "deployment/cart", "A restart of deployment/cart does not replace the pod: it is paused. Delete the pod, and its controller creates a new one: kubectl delete pod POD --namespace shop"},
+		"a paused Deployment":             {"deployment/cart", topOwnerOf("deployment/cart", &paused), "deployment/cart", "A restart of deployment/cart is not possible: it is paused. Resume it first: kubectl rollout resume deployment/cart --namespace shop"},
 		"a ServiceAccount of Deployments": {"serviceaccount/cart", topOwner{}, "deployment/cart", "Restart their workloads: kubectl rollout restart $(lanyard status serviceaccount/cart --stale -o name -n shop) -n shop"},
 		"a ServiceAccount of Jobs":        {"serviceaccount/cart", topOwner{}, "job/load", "No restart does that. See: lanyard explain job/load --namespace shop"},
 	} {
@@ -519,7 +531,9 @@ func TestTheFixIsForAllPods(t *testing.T) {
 			in := newInput(t)
 			in.Owner = test.owner
 			result := newStatusResult(&query{})
-			result.add([]Row{{Namespace: "shop", Workload: test.workload, Pods: 3, States: map[injected.State]int{injected.Without: 2, injected.Current: 1}}}, nil)
+			row := Row{Namespace: "shop", Pods: 3, States: map[injected.State]int{injected.Without: 2, injected.Current: 1}}
+			row.setWorkload(test.workload)
+			result.add([]Row{row}, nil)
 			e := &Explanation{Object: test.object, Namespace: "shop"}
 			e.addPods(result, in)
 			want := finding.Finding{Status: finding.Failed, About: aboutPods, Reason: "outdated", Text: "2 pods must be replaced", Fix: test.want}
@@ -574,7 +588,7 @@ func TestUnguardedServiceAccounts(t *testing.T) {
 	} {
 		in := newInput(t)
 		test.change(in)
-		if got := explain(in); got.Guard != test.guard || (got.ServiceAccount.label.Fix != "") != test.fix || got.Problem() != test.fix {
+		if got := explain(in); got.Guard != test.guard || (got.ServiceAccount.label.Fix != "") != test.fix || (got.ServiceAccount.label.Reason == "unguarded") != test.fix || got.Problem() != test.fix {
 			t.Errorf("%s: got guard %q, fix %q and problem %t, want %q and %t", name, got.Guard, got.ServiceAccount.label.Fix, got.Problem(), test.guard, test.fix)
 		}
 	}
@@ -617,11 +631,9 @@ func TestContainers(t *testing.T) {
 	sent.Spec.InitContainers = []corev1.Container{{Name: "proxy"}}
 	sent.Spec.Containers = append(sent.Spec.Containers, corev1.Container{Name: "own", Env: []corev1.EnvVar{{Name: "AWS_WEB_IDENTITY_TOKEN_FILE", Value: "/own/token"}}})
 	got := injectPod(t, sent, role)
-	windows := *got.Spec.Containers[0].DeepCopy()
-	windows.Name, windows.Env[1].Value = "windows", `C:\var\run\secrets\lanyard.dev\serviceaccount\aws\token`
 	profile := *got.Spec.Containers[0].DeepCopy()
 	profile.Name, profile.Env = "profile", []corev1.EnvVar{{Name: "AWS_PROFILE", Value: "audit"}, {Name: "AWS_CONFIG_FILE", Value: path + "/aws/config"}}
-	got.Spec.Containers = append(got.Spec.Containers, windows, profile)
+	got.Spec.Containers = append(got.Spec.Containers, profile)
 	in.Sent, in.Answer.Pod = unstructuredOf(sent), unstructuredOf(got)
 	want := []Container{
 		{Name: "proxy", Type: "init", Reasons: []mutate.Finding{{Reason: reason.ContainerNotSelected, Detail: "the pod's annotations leave it out"}}},
@@ -631,7 +643,6 @@ func TestContainers(t *testing.T) {
 			Detail: "it sets AWS_WEB_IDENTITY_TOKEN_FILE itself and keeps its own aws credentials",
 			Fix:    "Remove AWS_WEB_IDENTITY_TOKEN_FILE from the container to use the injected aws identity.",
 		}}},
-		{Name: "windows", Type: "container", Token: true, Providers: []string{"aws"}},
 		{Name: "profile", Type: "container", Token: true, Providers: []string{"aws"}},
 	}
 	if diff := cmp.Diff(want, explain(in).New.Containers); diff != "" {
@@ -639,7 +650,7 @@ func TestContainers(t *testing.T) {
 	}
 }
 
-// "a new pod gets aws" was all that explain said.
+// explain used to report only "a new pod gets aws".
 func TestContainersThatKeepTheirOwnCredentials(t *testing.T) {
 	t.Parallel()
 	in, sent := newInput(t), newPod()
@@ -695,7 +706,7 @@ func TestAPodWithoutAContainerThatTakesPart(t *testing.T) {
 	}
 }
 
-// Pod Security and quotas name no owner, and the user can correct the pod.
+// Errors of Pod Security and quotas do not name an owner, and the user can correct the pod.
 func TestTheFixOfADenialByOthersIsForThePodToo(t *testing.T) {
 	t.Parallel()
 	in := newInput(t)
@@ -731,6 +742,11 @@ func TestAServiceAccountThatAsksForNothingHasANextStep(t *testing.T) {
 			func(*input) {}, "the ServiceAccount cart has no annotation that asks for an identity",
 			"If it needs credentials, annotate the ServiceAccount. For the commands, also with azure or gcp: lanyard trust aws cart --namespace shop",
 		},
+		"the pod has a mistake as well": {
+			func(in *input) { in.Sent.SetAnnotations(map[string]string{annotations.Inject: "x"}) },
+			`the ServiceAccount cart has no annotation that asks for an identity; the pod's annotations have a mistake as well: pod "shop/": metadata.annotations[lanyard.dev/inject]: Invalid value: "x": must be "false" to opt out, or "true"`,
+			"If it needs credentials, annotate the ServiceAccount. For the commands, also with azure or gcp: lanyard trust aws cart --namespace shop",
+		},
 		"one of the same name asks elsewhere": {
 			func(in *input) { in.Elsewhere = []string{"team-a", "team-b"} },
 			"the ServiceAccount cart has no annotation that asks for an identity; the ServiceAccount of the same name asks for one in: team-a, team-b",
@@ -762,6 +778,19 @@ func TestAServiceAccountThatAsksForNothingHasANextStep(t *testing.T) {
 	}
 }
 
+func TestAServiceAccountThatNeedsAnIdentity(t *testing.T) {
+	t.Parallel()
+	in := newInput(t)
+	if got := explain(in).ServiceAccount; got.Required {
+		t.Errorf("got %+v, want one that has its identity", got)
+	}
+	waiting(in, nil)
+	in.Answer = *denied(ByGuard, "x")
+	if got := explain(in).ServiceAccount; !got.Required {
+		t.Errorf("got %+v, want one that needs an identity", got)
+	}
+}
+
 // The guard of a removed installation denies pods. explain must run nevertheless.
 func TestWithoutAnInstallation(t *testing.T) {
 	t.Parallel()
@@ -773,8 +802,11 @@ func TestWithoutAnInstallation(t *testing.T) {
 		t.Errorf("got %+v", got.New)
 	}
 	in.Answer = *denied(ByGuard, "x")
-	in.Leftovers = []cluster.Leftover{{Kind: "validatingadmissionpolicybinding", Name: "lanyard-guard-pods", DeniesPods: true}}
+	in.left = []cluster.Leftover{{Kind: "validatingadmissionpolicybinding", Name: "lanyard-guard-pods", DeniesPods: true}}
 	got = explain(in)
+	if got.Guard != cluster.GuardOn {
+		t.Errorf("got the guard %s, want %s: it denies pods", got.Guard, cluster.GuardOn)
+	}
 	if want := "Remove it, or install Lanyard again: kubectl delete validatingadmissionpolicybinding/lanyard-guard-pods"; got.New.Outcome != Denied || got.New.Fix != want {
 		t.Errorf("got %+v, want %s", got.New, want)
 	}
@@ -811,7 +843,7 @@ func TestVariablesThatMakeSDKsIgnoreTheIdentity(t *testing.T) {
 			if got.Live.State != test.want || got.Live.Fix != test.fix || got.New.Fix != test.fix || got.Problem() != (test.want == Shadowed) || (got.Live.Status == finding.Failed) != (test.want == Shadowed) {
 				t.Errorf("got %+v and %+v, want %s and %q", got.New, got.Live, test.want, test.fix)
 			}
-			in.unread = true // so that only the API server's pod shows that the pod is current
+			in.unread = true // so only the API server's pod shows that the pod is current
 			if got := explain(in); got.Live.State != test.want {
 				t.Errorf("got %s for a pod that is compared with the API server's, want %s", got.Live.State, test.want)
 			}

@@ -32,11 +32,12 @@ type Row struct {
 	ServiceAccount string        `json:"serviceAccount"`
 	Providers      []string      `json:"providers"`
 	Guard          cluster.Guard `json:"guard"`
-	// NoGuard is the problem with the guard if Guard is cluster.GuardOff despite the label.
-	NoGuard string `json:"-"`
+	// GuardProblem is the problem with the guard, or empty if the ServiceAccount lacks the label or the
+	// guard is in place.
+	GuardProblem string `json:"-"`
 	// Workload is the owner of the pods, such as deployment/cart.
 	Workload string `json:"workload,omitempty"`
-	// Pods is the number of pods that have not ended, and States has the numbers by state.
+	// Pods is the number of pods that have not ended, and States contains the numbers by state.
 	Pods   int                    `json:"pods"`
 	States map[injected.State]int `json:"states,omitempty"`
 	// Differences is set for pods that another webhook injected.
@@ -46,8 +47,9 @@ type Row struct {
 	Local string `json:"-"`
 	// Problem contains the reasons why the credentials of new pods are unknown.
 	Problem string `json:"-"`
-	// Shadows are the findings about variables because of which SDKs ignore the credentials.
+	// Shadows contains the findings about variables that make SDKs ignore the credentials.
 	Shadows []mutate.Finding `json:"-"`
+	owner   topOwner
 }
 
 // Outdated returns how many pods must be replaced to get the credentials that their
@@ -58,6 +60,7 @@ func (r *Row) Outdated() int { return Outdated(r.States) }
 type Namespace struct {
 	metav1.ObjectMeta
 	*annotations.Settings
+	guard
 	// called reports whether the API server calls Lanyard for the namespace.
 	called bool
 	// unread reports whether the settings are only the built-in defaults, or the namespace was not
@@ -70,9 +73,10 @@ type Namespace struct {
 	owners map[types.UID]owner
 	read   map[string]bool
 	pods   []*pod
-	// injected reports whether there are injected pods, as far as they were looked for.
+	// injected reports whether injected pods were found, if they were looked for.
 	injected bool
-	// compiled reports whether policies have the identities, so that ServiceAccounts need not ask.
+	// compiled reports whether policies contain the identities, so ServiceAccounts need not ask for
+	// them.
 	compiled bool
 	// variables are the relevant variables in ConfigMaps that containers use.
 	variables configMaps
@@ -87,6 +91,7 @@ type account struct {
 	asks      bool
 	providers []string
 	guard     cluster.Guard // empty if it asks for nothing
+	problem   string        // with the guard
 	label     string        // that the guard selects by
 	values    []string      // the annotations of Lanyard: keys and values in turn
 	// unchanged is the result of cluster.UnchangedSince.
@@ -117,8 +122,8 @@ func (n *Namespace) calls(labels map[string]string) (called, certain bool) {
 	return n.called && selected, certain
 }
 
-// AddServiceAccount adds a ServiceAccount if it asks for an identity, or has annotations or the label of
-// Lanyard: its pods may have an identity from before.
+// AddServiceAccount adds a ServiceAccount if it asks for an identity, or has annotations or the
+// label of Lanyard, because its pods may have a previous identity.
 func (n *Namespace) AddServiceAccount(object *metav1.PartialObjectMetadata) {
 	if read := annotations.ServiceAccountObject(object); n.concerns(object) || read.Bytes() > 0 || read.Label != "" {
 		n.keep(object)
@@ -142,7 +147,7 @@ func (n *Namespace) keep(object *metav1.PartialObjectMetadata) {
 		unchanged: cluster.UnchangedSince(&object.ObjectMeta),
 	}
 	if found.asks {
-		found.guard = cluster.GuardOf(n.Settings, object, n.called)
+		found.guard, found.problem = n.guardOf(object)
 	}
 	for _, d := range n.Asked(values) {
 		found.providers = append(found.providers, d.Name)
@@ -153,6 +158,28 @@ func (n *Namespace) keep(object *metav1.PartialObjectMetadata) {
 		}
 	}
 	n.accounts[object.Name] = found
+}
+
+// guard is what is known about the policies of the guard.
+type guard struct {
+	// problem is the problem with the guard, or empty if the guard is in place.
+	problem string
+	// off reports whether the guard was read and denies nothing.
+	off bool
+	// left are the policies of a removed installation, if nothing is installed.
+	left []cluster.Leftover
+}
+
+// guardOf returns whether a ServiceAccount is guarded, and the problem with the guard, if any.
+func (n *Namespace) guardOf(object *metav1.PartialObjectMetadata) (guarded cluster.Guard, problem string) {
+	leftover := slices.ContainsFunc(n.left, func(l cluster.Leftover) bool { return l.DeniesPods }) && cluster.CalledFor(nil, n.Settings, &n.ObjectMeta)
+	switch guarded = cluster.GuardOf(n.Settings, object, n.called || leftover); {
+	case guarded != cluster.GuardOn:
+		return guarded, ""
+	case n.off:
+		return cluster.GuardOff, n.problem
+	}
+	return guarded, n.problem
 }
 
 // serviceAccount returns the parts of a ServiceAccount that Lanyard reads.
@@ -176,8 +203,8 @@ func (n *Namespace) Empty() bool {
 	return !n.injected
 }
 
-// FindInjected looks for injected pods in the namespaces, of the scope, in which no ServiceAccount asks
-// for an identity any more.
+// FindInjected looks for injected pods in those namespaces of the scope in which no ServiceAccount
+// asks for an identity anymore.
 func FindInjected(ctx context.Context, c *command.CLI, scope string, namespaces map[string]*Namespace) error {
 	unknown := func(n *Namespace) bool { return n.Empty() && !n.compiled }
 	if !slices.ContainsFunc(slices.Collect(maps.Values(namespaces)), unknown) {
@@ -191,8 +218,8 @@ func FindInjected(ctx context.Context, c *command.CLI, scope string, namespaces 
 	})
 }
 
-// addPod adds a pod that has not ended, if its ServiceAccount asks for an identity or it was injected
-// when it did.
+// addPod adds a pod that has not ended, if its ServiceAccount asks for an identity, or if the pod
+// was injected when it did.
 func (n *Namespace) addPod(object *corev1.Pod) error {
 	name := cmp.Or(object.Spec.ServiceAccountName, cluster.DefaultServiceAccount)
 	_, mirror := object.Annotations[annotations.MirrorPod]
@@ -218,7 +245,7 @@ func (n *Namespace) addPod(object *corev1.Pod) error {
 	return nil
 }
 
-// final forgets what the state of a pod depends on.
+// final drops what the state of a pod depends on.
 func (p *pod) final() { p.running, p.Decision = nil, nil }
 
 // configMaps returns the names of the ConfigMaps that the state of a pod may depend on.
@@ -269,9 +296,9 @@ func (n *Namespace) choose(names []string) {
 	})
 }
 
-// unreadOwners returns the kinds of Kubernetes that own the pods, or their owners, and were
-// not returned before. The caller adds their objects, and calls unreadOwners again until it
-// returns none.
+// unreadOwners returns the kinds of Kubernetes that own the pods, or their owners, and that
+// it has not returned before. The caller adds their objects, and calls unreadOwners again
+// until it returns none.
 func (n *Namespace) unreadOwners() []cluster.Kind {
 	var kinds []cluster.Kind
 	add := func(reference *metav1.OwnerReference) {
@@ -397,7 +424,8 @@ func (n *Namespace) Rows() []Row {
 		id := [2]string{p.serviceAccount, n.workload(p)}
 		if byWorkload[id] == nil {
 			row := n.row(p.serviceAccount)
-			row.Workload, row.States = id[1], map[injected.State]int{}
+			row.States = map[injected.State]int{}
+			row.setWorkload(id[1])
 			byWorkload[id] = &row
 		}
 		byWorkload[id].count(p)
@@ -421,7 +449,22 @@ func (n *Namespace) Rows() []Row {
 // row returns a row without a workload.
 func (n *Namespace) row(serviceAccount string) Row {
 	found := n.accounts[serviceAccount]
-	return Row{Namespace: n.Name, ServiceAccount: serviceAccount, Providers: found.providers, Guard: found.guard}
+	return Row{Namespace: n.Name, ServiceAccount: serviceAccount, Providers: found.providers, Guard: found.guard, GuardProblem: found.problem}
+}
+
+// setWorkload sets the workload.
+func (r *Row) setWorkload(name string) {
+	typeName, _, _ := strings.Cut(name, "/")
+	kind, _ := cluster.ByName(typeName)
+	r.Workload, r.owner = name, topOwner{Name: name, Kind: kind}
+}
+
+// replace returns the next step that replaces the outdated pods.
+func (r *Row) replace() string {
+	if name, isPod := strings.CutPrefix(r.Workload, "pod/"); isPod {
+		return (&topOwner{}).replace(r.Namespace, name)
+	}
+	return r.owner.replace(r.Namespace, "")
 }
 
 // count adds one pod.

@@ -23,7 +23,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/finding"
 )
 
-// Serial and Ordered: some of these damage the installation for a while.
+// Serial and Ordered, because some of these damage the installation temporarily.
 var _ = Describe("check", Serial, Ordered, func() {
 	BeforeAll(deletePods)
 
@@ -33,8 +33,8 @@ var _ = Describe("check", Serial, Ordered, func() {
 	})
 
 	It("says what lanyard-webhook check says", func(spec SpecContext) {
-		// The command would keep trying the ServiceAccount without an identity, so the second of
-		// these dry runs ends it.
+		// The command would retry forever for the ServiceAccount without an identity, so the
+		// second of these dry runs ends it.
 		ctx, cancel := context.WithCancel(spec)
 		defer cancel()
 		var dryRuns atomic.Int32
@@ -183,7 +183,7 @@ var _ = Describe("check", Serial, Ordered, func() {
 		Eventually(ctx, func(ctx context.Context) string {
 			code, out, _ = lanyard(ctx, "explain", "sa/cart", "--namespace", "shop")
 			return out
-		}).Should(ContainSubstring("new pods: denied\n  the guard of a removed installation denies new pods\n  -> Remove it, or install Lanyard again: kubectl delete validatingadmissionpolicybinding/lanyard-guard-"))
+		}).Should(ContainSubstring("  guard               guarded, but its policies are those of a removed installation\n\nnew pods: denied\n  the guard of a removed installation denies new pods\n  -> Remove it, or install Lanyard again: kubectl delete validatingadmissionpolicybinding/lanyard-guard-"))
 		Expect(code).To(Equal(command.ExitFound))
 		code, out, _ = lanyard(ctx, "status", "--namespace", "shop")
 		Expect(out).To(ContainSubstring("× Lanyard is not installed, so no new pod gets credentials\n    To see what is missing or left over: lanyard check\n"))

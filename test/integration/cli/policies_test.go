@@ -59,7 +59,7 @@ func deletePolicies(ctx context.Context, client dynamic.Interface, prefix string
 	}
 }
 
-// A separate cluster, in which only policies inject, with settings that are not the defaults.
+// This is a separate cluster in which only policies inject, with other settings than the defaults.
 var _ = Describe("an installation by policies", Ordered, func() {
 	var (
 		kubeconfig, config string
@@ -124,7 +124,7 @@ var _ = Describe("an installation by policies", Ordered, func() {
 	It("labels ServiceAccounts that are older", func(ctx SpecContext) {
 		code, out, _ := lanyardAs(ctx, kubeconfig, "", "check")
 		Expect(code).To(Equal(1))
-		Expect(out).To(ContainSubstring("1 ServiceAccounts are older than the policies and lack their label, for example shop/early"))
+		Expect(out).To(ContainSubstring("the label is missing on 1 ServiceAccount from before the policies, for example shop/early"))
 		code, out, _ = lanyardAs(ctx, kubeconfig, "", "label", "serviceaccounts", "--all-namespaces", "--output", "name")
 		Expect(code).To(Equal(0))
 		Expect(out).To(Equal("serviceaccount/early\n"))

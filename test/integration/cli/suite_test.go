@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package cli tests the commands of lanyard against a real kube-apiserver with the
-// webhook, the guard and the fences, as deploy/ registers them. What the commands
-// print is compared with the files in testdata; "go test -update" writes them.
+// webhook, the guard and the fences, as deploy/ registers them. It compares the output
+// of the commands with the files in testdata, which "go test -update" writes.
 package cli
 
 import (
@@ -60,7 +60,7 @@ func TestCLI(t *testing.T) {
 
 var _ = BeforeSuite(func(ctx SpecContext) {
 	dir := GinkgoT().TempDir()
-	// kubectl's cache of discovery. Another API server may have had the same port.
+	// Set kubectl's discovery cache, because another API server may have had the same port.
 	GinkgoT().Setenv("KUBECACHEDIR", filepath.Join(dir, "cache"))
 	binary, err := webhook.Build(ctx, dir, false)
 	Expect(err).NotTo(HaveOccurred())
@@ -88,13 +88,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	}
 
 	newNamespace(ctx, "shop")
-	Eventually(ctx, func(ctx context.Context) (map[string]string, error) {
-		account, err := env.client.CoreV1().ServiceAccounts("shop").Create(ctx, serviceAccount("cart", map[string]string{"lanyard.dev/aws-role-arn": role}), dryRun)
-		if err != nil {
-			return nil, err
-		}
-		return account.Labels, nil
-	}).Should(HaveKey("lanyard.dev/identity"))
+	waitForLabels(ctx)
 	newServiceAccount(ctx, "shop", "cart", map[string]string{"lanyard.dev/aws-role-arn": role, "lanyard.dev/aws-region": "eu-central-1"})
 	Eventually(ctx, func(ctx context.Context) (map[string]string, error) {
 		pod, err := env.client.CoreV1().Pods("shop").Create(ctx, newPod("probe", "cart"), dryRun)
@@ -104,6 +98,18 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 		return pod.Annotations, nil
 	}).Should(HaveKey("lanyard.dev/injected"))
 })
+
+// waitForLabels waits until the API server calls the webhook that labels ServiceAccounts.
+func waitForLabels(ctx context.Context) {
+	GinkgoHelper()
+	Eventually(ctx, func(ctx context.Context) (map[string]string, error) {
+		account, err := env.client.CoreV1().ServiceAccounts("shop").Create(ctx, serviceAccount("probe", map[string]string{"lanyard.dev/aws-role-arn": role}), dryRun)
+		if err != nil {
+			return nil, err
+		}
+		return account.Labels, nil
+	}).Should(HaveKey("lanyard.dev/identity"))
+}
 
 // failClosed sets the failurePolicy that the chart sets without a guard.
 func failClosed(ctx context.Context) {
@@ -202,8 +208,8 @@ func waitToList(ctx context.Context, user, namespace, group, resource string) {
 	}).Should(BeTrue())
 }
 
-// changing are the parts of a command and its output that differ between runs, and what
-// stands for them in testdata.
+// changing lists the parts of a command and its output that differ between runs, and
+// their replacements in testdata.
 var changing = []struct {
 	pattern *regexp.Regexp
 	text    string
