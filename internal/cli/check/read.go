@@ -335,7 +335,7 @@ func (k *checkCommand) exchangeTokens(ctx context.Context) error {
 	if k.serviceAccount != "" || *k.Flags.Namespace != "" {
 		target.Namespace = k.namespace
 	}
-	if err := command.Exists(ctx, k.client, target.Namespace); err != nil {
+	if command.Exists(ctx, k.client, target.Namespace) != nil {
 		k.add("exchange", noNamespace(k.namespace))
 		return nil
 	}
