@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"testing"
 	"unicode"
@@ -39,6 +40,20 @@ func TestLogsDoNotControlATerminal(t *testing.T) {
 					t.Errorf("%s, %q: got %q", format, hostile, line)
 				}
 			}
+		}
+	}
+}
+
+// The metadata of all ServiceAccounts would be in the log, without a limit.
+func TestNoVerbosityLogsTheBodiesOfResponses(t *testing.T) {
+	t.Parallel()
+	for verbosity, want := range map[int]bool{0: false, 6: false, 7: true, 8: true, 10: true} {
+		o := New()
+		o.Verbosity = verbosity
+		log := o.NewLogger(io.Discard)
+		const ofBodies = 8 // in client-go
+		if log.V(ofBodies).Enabled() || log.V(ofBodies-1).Enabled() != want {
+			t.Errorf("-v=%d: got bodies %t and requests %t, want no bodies and %t", verbosity, log.V(ofBodies).Enabled(), log.V(ofBodies-1).Enabled(), want)
 		}
 	}
 }

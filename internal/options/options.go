@@ -159,11 +159,15 @@ func (o *Options) addGeneralFlags(fs *pflag.FlagSet) {
 	fs.IntVarP(&o.Verbosity, "v", "v", o.Verbosity, "Log verbosity: 1 logs each admission, higher values are for debugging.")
 }
 
+// maxVerbosity is the highest verbosity of the log. From 8 on, client-go logs the bodies of
+// requests and responses: the metadata of all ServiceAccounts and Namespaces.
+const maxVerbosity = 7
+
 // NewLogger returns the logger for the settings.
 func (o *Options) NewLogger(w io.Writer) logr.Logger {
 	// In logr, verbosity n is slog's level -n.
 	w = escaped{w}
-	handlerOptions := &slog.HandlerOptions{Level: slog.Level(-o.Verbosity), ReplaceAttr: plainLevel}
+	handlerOptions := &slog.HandlerOptions{Level: slog.Level(-min(o.Verbosity, maxVerbosity)), ReplaceAttr: plainLevel}
 	if o.LogFormat == logJSON {
 		return logr.FromSlogHandler(slog.NewJSONHandler(w, handlerOptions))
 	}

@@ -102,6 +102,10 @@ func TestParseDefaultAllowedIdentities(t *testing.T) {
 		"globs and spaces":           {" a , b", []string{"a", "b"}, ""},
 		"the namespace's name":       {"arn:*:role/{namespace}-*", []string{"arn:*:role/{namespace}-*"}, ""},
 		"a GUID in capitals":         {"AAAAAAAA-0000-0000-0000-000000000000", []string{"aaaaaaaa-0000-0000-0000-000000000000"}, ""},
+		"the start of a GUID":        {"ABCDEF01-*", []string{"abcdef01-*"}, ""},
+		"the start and end of one":   {"ABCDEF01-*-00000000000F", []string{"abcdef01-*-00000000000f"}, ""},
+		"too short for a GUID":       {"ABCDEF0-*", []string{"ABCDEF0-*"}, ""},
+		"a name in capitals":         {"arn:aws:iam::*:role/ABCDEF01-*", []string{"arn:aws:iam::*:role/ABCDEF01-*"}, ""},
 		"a dash allows nothing":      {"-", []string{}, ""},
 		"a dash in a list is a glob": {"-,a", []string{"-", "a"}, ""},
 		"an empty list":              {"", []string{}, "must be a list separated by commas, without an empty element"},
@@ -175,8 +179,8 @@ func TestPolicyDenies(t *testing.T) {
 	}
 }
 
-// Administrators of a namespace write the glob, its users the name. Neither may
-// make the webhook slow.
+// Administrators write the globs of a namespace, and its users write the names. Neither
+// may slow down the webhook.
 func TestPolicyIsFastWithManyStars(t *testing.T) {
 	t.Parallel()
 	glob, name := strings.Repeat("*a", 10_000)+"b", strings.Repeat("a", 100_000)

@@ -41,7 +41,7 @@ func (m *mutation) chooseVolume() (exists bool, err error) {
 
 // findVolume sets the token volume of a running pod, and reports whether the pod has the
 // tokens and files of its ServiceAccount. Its containers may have other variables: their own,
-// or those of before the ServiceAccount changed.
+// or those from before the ServiceAccount changed.
 func (m *mutation) findVolume() bool {
 	for _, a := range m.annotations {
 		if m.pod.Annotations[a.key] != a.value {
@@ -68,6 +68,32 @@ func (m *mutation) projectsAll(volume *pod.Volume) bool {
 	return true
 }
 
+// placedCopy is a copy of a provider's token in one pod. It is in a separate volume with the
+// name that another webhook uses, which then finds the volume if it is called as well.
+type placedCopy struct {
+	*encodedProvider
+	exists    bool   // the pod has a volume of the name
+	taken     bool   // the pod cannot have a volume of the name with the copy
+	cleanPath string // the mount path, normalized
+}
+
+// placeCopies finds the volumes of the copies. If the pod uses the name for another volume,
+// it does not get the copy: with a different name, the other webhook would later mount the
+// pod's volume at the same path, and the API server would deny the pod. The volumes of a
+// running pod cannot change.
+func (m *mutation) placeCopies(running bool) {
+	for i := range m.providers {
+		p := &m.providers[i]
+		if p.Copy.Path == "" {
+			continue
+		}
+		volume := m.pod.Volume(p.Copy.Volume)
+		exists := volume != nil
+		taken := (exists || running) && !volume.HasToken(p.Token.Audience, p.Copy.Path)
+		m.copies = append(m.copies, placedCopy{p, exists, taken, normalizePath(p.Copy.MountPath, m.pod.Windows)})
+	}
+}
+
 // missingVolumes returns the volumes that the pod gets. exists reports whether it
 // has the token volume.
 func (m *mutation) missingVolumes(exists bool) [][]byte {
@@ -83,9 +109,9 @@ func (m *mutation) missingVolumes(exists bool) [][]byte {
 	return missing
 }
 
-// The encoders of this package write the members in the order of the API, with
-// every default that the API server would fill in. So a pod has the same text when
-// the webhook is called for it again.
+// The encoders of this package write the members in the order of the API, with every
+// default that the API server would fill in, so the text of a pod is the same when the
+// webhook is called for it again.
 
 // encodedVolume is a projected volume.
 type encodedVolume struct {

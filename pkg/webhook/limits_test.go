@@ -37,7 +37,7 @@ func TestAnEmbeddedServerHasTheLimitsOfLanyardWebhook(t *testing.T) {
 		ReadHeaderTimeout, ReadTimeout, WriteTimeout, IdleTimeout time.Duration
 		Protocols                                                 string
 	}
-	want := limits{"10.0.0.9:9443", 8 << 10, 2 * time.Second, 35 * time.Second, 35 * time.Second, 90 * time.Second, "{HTTP1}"}
+	want := limits{"10.0.0.9:9443", 8 << 10, 2 * time.Second, 35 * time.Second, 35 * time.Second, 3 * time.Minute, "{HTTP1}"}
 	if diff := cmp.Diff(want, limits{
 		got.Addr, got.MaxHeaderBytes, got.ReadHeaderTimeout, got.ReadTimeout, got.WriteTimeout, got.IdleTimeout, got.Protocols.String(),
 	}); diff != "" {

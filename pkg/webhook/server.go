@@ -23,7 +23,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	ctrlwebhook "sigs.k8s.io/controller-runtime/pkg/webhook"
 
-	"github.com/lanyard-dev/lanyard/internal/webhook/bounds"
 	"github.com/lanyard-dev/lanyard/internal/webhook/httpserver"
 	"github.com/lanyard-dev/lanyard/internal/webhook/servingcert"
 )
@@ -47,7 +46,7 @@ func NewServer(o ctrlwebhook.Options) ctrlwebhook.Server {
 // allocate 30 MiB, and wait 32 seconds for a silent client.
 func NewPort(name, address string, handler http.Handler) *manager.Server {
 	log := ctrl.Log.WithName("lanyard").WithName(name)
-	return &manager.Server{Name: name, Server: httpserver.New(address, handler, nil, bounds.Others, log)}
+	return &manager.Server{Name: name, Server: httpserver.NewPort(address, handler, nil, log)}
 }
 
 // server is a server of controller-runtime that is started with limits.
@@ -96,7 +95,7 @@ func (s *server) Start(ctx context.Context) error {
 // limited returns an HTTP server with these limits.
 func (s *server) limited(config *tls.Config, log logr.Logger) *http.Server {
 	address := net.JoinHostPort(s.options.Host, strconv.Itoa(s.options.Port))
-	return httpserver.New(address, s.options.WebhookMux, config, bounds.Reviews, log)
+	return httpserver.NewReviews(address, s.options.WebhookMux, config, log)
 }
 
 func (s *server) inCertDir(name string) string { return filepath.Join(s.options.CertDir, name) }

@@ -13,11 +13,11 @@
 // manifests of Lanyard do, with the guard.
 //
 // lanyard-webhook itself does not use this package: it has its own server and no manager.
-// ARCHITECTURE.md has the figures. With the same settings and the same objects, both
-// decide alike. These differences remain:
+// ARCHITECTURE.md has the figures. With the same settings and objects, both make the
+// same decisions. These differences remain:
 //
 //   - lanyard-webhook finds the audiences of the API server by itself. Here, the
-//     operator passes the issuer as annotations.Options.ReservedAudiences.
+//     operator passes the issuer as Options.ReservedAudiences.
 //   - lanyard-webhook reads its configuration file again when the file changes.
 //   - lanyard-webhook waits for its caches before it serves. Here, the first reviews read from
 //     the API server.
@@ -52,7 +52,6 @@ import (
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/lanyard-dev/lanyard/internal/settings"
-	"github.com/lanyard-dev/lanyard/internal/webhook/admission"
 	"github.com/lanyard-dev/lanyard/internal/webhook/injector"
 	"github.com/lanyard-dev/lanyard/internal/webhook/metrics"
 )
@@ -91,15 +90,14 @@ func AddToManager(mgr manager.Manager, o Options) error {
 		return err
 	}
 	log := mgr.GetLogger().WithName("lanyard")
-	caches, err := injector.NewCaches(mgr.GetConfig(), recorder, log)
+	caches, err := injector.Connect(mgr.GetConfig(), recorder, log)
 	if err != nil {
 		return err
 	}
 	if err := errors.Join(mgr.Add(always{caches.ServiceAccounts}), mgr.Add(always{caches.Namespaces})); err != nil {
 		return fmt.Errorf("add Lanyard's caches to the manager: %w", err)
 	}
-	config := injector.Config{Settings: s, ServiceAccounts: caches.ServiceAccounts, Namespaces: caches.Namespaces}
-	for path, handler := range injector.Handlers(config, caches.ServiceAccounts, admission.NewBudget(), recorder, log) {
+	for path, handler := range injector.New(caches, recorder, log).Handlers(s) {
 		mgr.GetWebhookServer().Register(path, handler)
 	}
 	return nil

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/lanyard-dev/lanyard/test/support/controlplane"
 	"github.com/lanyard-dev/lanyard/test/support/process"
 	"github.com/lanyard-dev/lanyard/test/support/webhook"
 )
@@ -31,14 +32,14 @@ func (c *cluster) installGuard(ctx context.Context, probe *example) error {
 	if err != nil {
 		return err
 	}
-	return process.Until(ctx, "the guard to deny a pod", readyTimeout, func(ctx context.Context) (bool, error) {
+	return process.Until(ctx, "the guard to deny a pod", controlplane.Patience, func(ctx context.Context) (bool, error) {
 		_, err := c.tryAnother(ctx, probe)
 		return isGuards(err), ctx.Err()
 	})
 }
 
 // tryAnother creates a second pod of an example without storing it. The second pod has
-// a name of its own, because the first pod can exist by then.
+// another name, because the first pod may already exist.
 func (c *cluster) tryAnother(ctx context.Context, e *example) (*corev1.Pod, error) {
 	pod := e.pod.DeepCopy()
 	pod.Name += "-2"
@@ -47,7 +48,7 @@ func (c *cluster) tryAnother(ctx context.Context, e *example) (*corev1.Pod, erro
 
 func isGuards(err error) bool { return err != nil && strings.Contains(err.Error(), guardName) }
 
-// showGuard takes the webhook away and creates two pods: one with an annotated
+// showGuard stops the webhook and creates two pods: one with an annotated
 // ServiceAccount, which the API server must deny, and one without, which it must
 // create.
 func (d *demo) showGuard(ctx context.Context, annotated, other *example) (*result, error) {
@@ -63,7 +64,7 @@ func (d *demo) showGuard(ctx context.Context, annotated, other *example) (*resul
 	go try(annotated, denied)
 	go try(other, created)
 	deniedErr, createdErr := <-denied, <-created
-	// Also after an interrupt: the webhook may serve others.
+	// Restore it even after an interrupt, because the webhook may serve others.
 	if err := errors.Join(begin, d.outage.end(context.WithoutCancel(ctx)), ctx.Err()); err != nil {
 		return nil, err
 	}

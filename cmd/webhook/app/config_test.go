@@ -18,7 +18,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"github.com/lanyard-dev/lanyard/internal/webhook/admission"
 	"github.com/lanyard-dev/lanyard/internal/webhook/injector"
 	"github.com/lanyard-dev/lanyard/internal/webhook/metrics"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
@@ -67,16 +66,16 @@ func newProgram(t *testing.T, file string, log logr.Logger) *program {
 	}
 	p := &program{
 		args: args, options: o, reserved: []string{"reserved"}, log: log,
-		registry: prometheus.NewRegistry(), budget: admission.NewBudget(),
-		caches: injector.Caches{ServiceAccounts: newTestCache(t, true), Namespaces: newTestCache(t, true)},
+		registry: prometheus.NewRegistry(),
 	}
 	if p.recorder, err = metrics.New(p.registry); err != nil {
 		t.Fatal(err)
 	}
+	p.webhooks = injector.New(injector.Caches{ServiceAccounts: newTestCache(t, true), Namespaces: newTestCache(t, true)}, p.recorder, log)
 	return p
 }
 
-// A mistake that is reported only at the start would stay unnoticed until no replica starts.
+// A mistake that is reported only at startup would stay unnoticed until no replica can start.
 func TestReloadAndStartAcceptTheSameFiles(t *testing.T) {
 	t.Parallel()
 	const identities = "identities: [{namespace: a, serviceAccount: b, annotations: {first-role: r}}]\n"
@@ -111,7 +110,7 @@ func TestReloadAndStartAcceptTheSameFiles(t *testing.T) {
 			t.Errorf("%s: the program uses the file", sentence)
 		}
 	}
-	// The command line takes precedence, as in a start.
+	// The command line takes precedence, as at startup.
 	text := "tls-cert-file: ''\naws-default-region: eu-west-1\n" + providerFile("second")
 	if err := p.load([]byte(text)); err != nil {
 		t.Fatal(err)

@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"strconv"
 	"sync/atomic"
-	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
@@ -22,8 +21,6 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/lanyard-dev/lanyard/internal/options"
-	"github.com/lanyard-dev/lanyard/internal/webhook/admission"
-	"github.com/lanyard-dev/lanyard/internal/webhook/bounds"
 	"github.com/lanyard-dev/lanyard/internal/webhook/httpserver"
 	"github.com/lanyard-dev/lanyard/internal/webhook/injector"
 	"github.com/lanyard-dev/lanyard/internal/webhook/metrics"
@@ -34,13 +31,13 @@ import (
 // metricsPath is the path of the metrics.
 const metricsPath = "/metrics"
 
-// scrapeTimeout is how long a client may take to read the metrics.
-const scrapeTimeout = 2 * time.Second
+// maxScrapes limits the scrapes at a time.
+const maxScrapes = 4
 
 // program holds the parts of lanyard-webhook.
 type program struct {
 	args     []string
-	options  *options.Options // of the arguments, at the start
+	options  *options.Options // of the arguments, at startup
 	reserved []string         // the audiences of the API server
 	draining <-chan struct{}
 	log      logr.Logger
@@ -48,10 +45,9 @@ type program struct {
 	client   dynamic.Interface
 	registry *prometheus.Registry
 	recorder *metrics.Recorder
-	budget   *admission.Budget
 
 	certificate certificateSource
-	caches      injector.Caches
+	webhooks    *injector.Webhooks
 	injection   atomic.Pointer[injection]
 	reviews     *http.Server
 	serving     atomic.Bool                   // whether reviews accepts connections
@@ -69,7 +65,7 @@ func (p *program) build(config *rest.Config) (err error) {
 	if p.client, err = dynamic.NewForConfig(config); err != nil {
 		return fmt.Errorf("create Kubernetes client: %w", err)
 	}
-	p.registry, p.budget = prometheus.NewRegistry(), admission.NewBudget()
+	p.registry = prometheus.NewRegistry()
 	p.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	if p.recorder, err = metrics.New(p.registry); err != nil {
 		return err
@@ -77,9 +73,11 @@ func (p *program) build(config *rest.Config) (err error) {
 	if p.certificate, err = p.newCertificateSource(); err != nil {
 		return err
 	}
-	if p.caches, err = injector.NewCaches(config, p.recorder, p.log); err != nil {
+	caches, err := injector.Connect(config, p.recorder, p.log)
+	if err != nil {
 		return err
 	}
+	p.webhooks = injector.New(caches, p.recorder, p.log.WithName("admission"))
 	if p.options.ConfigFile == "" {
 		err = p.load(nil)
 	} else {
@@ -88,10 +86,10 @@ func (p *program) build(config *rest.Config) (err error) {
 	if err != nil {
 		return err
 	}
-	counts := recentCounts(p.caches.ServiceAccounts.All(), p.caches.Namespaces.All())
+	counts := recentCounts(p.webhooks.ServiceAccounts.All(), p.webhooks.Namespaces.All())
 	p.recorder.WatchServiceAccounts(func() metrics.ServiceAccounts { return counts(p.injection.Load().settings) })
-	p.recorder.WatchCache("serviceaccounts", p.caches.ServiceAccounts.Bytes)
-	p.recorder.WatchCache("namespaces", p.caches.Namespaces.Bytes)
+	p.recorder.WatchCache("serviceaccounts", p.webhooks.ServiceAccounts.Bytes)
+	p.recorder.WatchCache("namespaces", p.webhooks.Namespaces.Bytes)
 	return p.addServers()
 }
 
@@ -137,12 +135,9 @@ func (p *program) addServers() error {
 		p.others = append(p.others, callers.Start)
 	}
 	address := net.JoinHostPort(host(p.options.BindAddress), strconv.Itoa(p.options.SecurePort))
-	p.reviews = httpserver.New(address, httpserver.Closing(p.draining, reviewMux(p)), tlsConfig, bounds.Reviews, p.log.WithName("reviews"))
-	// An API server closes an idle connection after 90 seconds. The webhook must not close it
-	// first, because a request may be in flight.
-	p.reviews.IdleTimeout = 3 * time.Minute
+	p.reviews = httpserver.NewReviews(address, httpserver.Closing(p.draining, reviewMux(p)), tlsConfig, p.log.WithName("reviews"))
 	if p.options.HealthProbeBindAddress != "0" {
-		p.serveAtOnce(httpserver.New(p.options.HealthProbeBindAddress, p.healthMux(), nil, bounds.Others, p.log.WithName("health")))
+		p.serveAtOnce(httpserver.NewPort(p.options.HealthProbeBindAddress, p.healthMux(), nil, p.log.WithName("health")))
 	}
 	if p.options.MetricsBindAddress != "0" {
 		p.addMetrics(p.log.WithName("metrics"))
@@ -157,13 +152,9 @@ func (p *program) serveAtOnce(server *http.Server) {
 	})
 }
 
-// scrapes returns the handler of the metrics. Clients that do not read lose their turn soon.
+// scrapes returns the handler of the metrics.
 func scrapes(gatherer prometheus.Gatherer) http.Handler {
-	handler := promhttp.HandlerFor(gatherer, promhttp.HandlerOpts{MaxRequestsInFlight: 4})
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(scrapeTimeout))
-		handler.ServeHTTP(w, r)
-	})
+	return httpserver.InTurns(maxScrapes, promhttp.HandlerFor(gatherer, promhttp.HandlerOpts{}))
 }
 
 // addMetrics adds the metrics server. With --metrics-secure, it uses the serving certificate,
@@ -177,7 +168,7 @@ func (p *program) addMetrics(log logr.Logger) {
 	}
 	mux := http.NewServeMux()
 	mux.Handle(metricsPath, handler)
-	p.serveAtOnce(httpserver.New(p.options.MetricsBindAddress, mux, tlsConfig, bounds.Others, log))
+	p.serveAtOnce(httpserver.NewPort(p.options.MetricsBindAddress, mux, tlsConfig, log))
 }
 
 // host returns the host to listen on. In Go, 0.0.0.0 means IPv4 only, and an empty host means
@@ -218,11 +209,7 @@ func (p *program) load(content []byte) error {
 		return err
 	}
 	warnOfReservedAudiences(s, p.log)
-	config := injector.Config{Settings: s, ServiceAccounts: p.caches.ServiceAccounts, Namespaces: p.caches.Namespaces}
-	before := p.injection.Swap(&injection{
-		settings: s,
-		handlers: injector.Handlers(config, p.caches.ServiceAccounts, p.budget, p.recorder, p.log.WithName("admission")),
-	})
+	before := p.injection.Swap(&injection{settings: s, handlers: p.webhooks.Handlers(s)})
 	if before == nil { // the start
 		return nil
 	}
@@ -237,7 +224,7 @@ func (p *program) load(content []byte) error {
 // run runs all parts until ctx is done or one of them fails.
 func (p *program) run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
-	for _, start := range append(p.others, p.certificate.Start, p.caches.ServiceAccounts.Start, p.caches.Namespaces.Start, p.serveReviews) {
+	for _, start := range append(p.others, p.certificate.Start, p.webhooks.ServiceAccounts.Start, p.webhooks.Namespaces.Start, p.serveReviews) {
 		group.Go(func() error { return start(ctx) })
 	}
 	return group.Wait()

@@ -120,8 +120,8 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// Nothing that a peer reads may be left out of a plan, and nothing of its program that
-// may be a secret may be in it.
+// A plan must contain everything that a peer reads, but nothing of its program that may
+// be a secret.
 func TestThePlanHasEveryKey(t *testing.T) {
 	t.Parallel()
 	for _, name := range peer.Names() {
@@ -227,8 +227,8 @@ func TestMigrateTakesOverWhatWasAdopted(t *testing.T) {
 	}
 }
 
-// Before the other webhook goes, the roles of its ConfigMap must be on the ServiceAccounts, and the
-// others must still follow their annotations.
+// Before the other webhook is removed, the roles of its ConfigMap must be written to the
+// ServiceAccounts, and the others must still follow their annotations.
 func TestWhileThePeerIsAdoptedMigrateWritesTheRest(t *testing.T) {
 	t.Parallel()
 	s := newSettings(t)
@@ -270,7 +270,7 @@ func eksIn(namespace string) *migrate.Object {
 	return &migrate.Object{Kind: "MutatingWebhookConfiguration", Name: "pod-identity-webhook", Registration: peer.Registration{Name: "pod-identity-webhook", Namespaces: []string{namespace}}}
 }
 
-// Whoever can write into one namespace can create objects there that look like a peer's.
+// Users who can write to one namespace can create objects there that look like a peer's.
 func TestOnlyTheNamespaceOfThePeerConfiguresOthers(t *testing.T) {
 	t.Parallel()
 	evil := func(name, image string, data map[string]string, args ...string) []*migrate.Object {
@@ -310,13 +310,13 @@ func TestOnlyTheNamespaceOfThePeerConfiguresOthers(t *testing.T) {
 			t.Errorf("%s: got %+v, want it by hand: %s", name, plan.Items, want)
 		}
 	}
-	// Whoever can write the ConfigMap can annotate this one anyway.
+	// Users who can write the ConfigMap can annotate this one anyway.
 	if !slices.ContainsFunc(plan.Changes, func(c migrate.Change) bool { return c.Object.Name == "own" }) {
 		t.Error("does not change the ServiceAccount in the namespace of the ConfigMap")
 	}
 }
 
-// The peer's annotations were removed after --adopt was, but before migrate.
+// The peer's annotations were removed after --adopt, but before migrate.
 func TestMigrateRemovesNothingThatWasAdopted(t *testing.T) {
 	t.Parallel()
 	s := newSettings(t)
@@ -523,7 +523,7 @@ func TestManifestErrors(t *testing.T) {
 	}
 }
 
-// Patches, and the templates of most Jobs, have no more.
+// Patches and the templates of most Jobs contain nothing else.
 func TestPodsWithoutMetadataOrSpec(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{

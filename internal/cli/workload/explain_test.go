@@ -96,7 +96,7 @@ func denied(by Denier, message string) *Answer {
 	return &Answer{Denial: &Denial{By: by, Message: message}}
 }
 
-// waiting makes the ServiceAccount one that needs an identity and does not ask for it yet.
+// waiting changes the ServiceAccount to one that needs an identity but does not ask for it yet.
 func waiting(in *input, values map[string]string) {
 	in.Answer.Pod, in.ServiceAccount.Annotations, in.ServiceAccount.Labels = nil, values, map[string]string{"lanyard.dev/identity": "required"}
 }
@@ -114,7 +114,7 @@ func expectNextSteps(t *testing.T, e *Explanation) {
 	}
 }
 
-// textAfterCommand matches a fix that cannot be pasted from its command to its end.
+// textAfterCommand matches a fix with text after its command, which users could not paste.
 var textAfterCommand = regexp.MustCompile(`: (?:kubectl|lanyard) .*\.(?: |$)`)
 
 func TestNewPods(t *testing.T) {
@@ -151,7 +151,7 @@ func TestNewPods(t *testing.T) {
 			func(in *input) {
 				in.ServiceAccount.Annotations, in.Answer.Pod = map[string]string{"eks.amazonaws.com/role-arn": role}, unstructuredOf(newPod())
 			},
-			injected.None, reason.NoIdentity, "the ServiceAccount cart has no annotation that asks for an identity: eks.amazonaws.com/role-arn is for amazon-eks-pod-identity-webhook, and Lanyard does not adopt it here (docs/migrate/adoption.md)", false,
+			injected.None, reason.NoIdentity, "the ServiceAccount cart has no annotation that asks for an identity: eks.amazonaws.com/role-arn is for amazon-eks-pod-identity-webhook, and Lanyard does not adopt it here (https://github.com/lanyard-dev/lanyard/blob/main/docs/migrate/adoption.md)", false,
 		},
 		"the annotation is another webhook's without a value": {
 			func(in *input) {
@@ -631,11 +631,9 @@ func TestContainers(t *testing.T) {
 	sent.Spec.InitContainers = []corev1.Container{{Name: "proxy"}}
 	sent.Spec.Containers = append(sent.Spec.Containers, corev1.Container{Name: "own", Env: []corev1.EnvVar{{Name: "AWS_WEB_IDENTITY_TOKEN_FILE", Value: "/own/token"}}})
 	got := injectPod(t, sent, role)
-	windows := *got.Spec.Containers[0].DeepCopy()
-	windows.Name, windows.Env[1].Value = "windows", `C:\var\run\secrets\lanyard.dev\serviceaccount\aws\token`
 	profile := *got.Spec.Containers[0].DeepCopy()
 	profile.Name, profile.Env = "profile", []corev1.EnvVar{{Name: "AWS_PROFILE", Value: "audit"}, {Name: "AWS_CONFIG_FILE", Value: path + "/aws/config"}}
-	got.Spec.Containers = append(got.Spec.Containers, windows, profile)
+	got.Spec.Containers = append(got.Spec.Containers, profile)
 	in.Sent, in.Answer.Pod = unstructuredOf(sent), unstructuredOf(got)
 	want := []Container{
 		{Name: "proxy", Type: "init", Reasons: []mutate.Finding{{Reason: reason.ContainerNotSelected, Detail: "the pod's annotations leave it out"}}},
@@ -645,7 +643,6 @@ func TestContainers(t *testing.T) {
 			Detail: "it sets AWS_WEB_IDENTITY_TOKEN_FILE itself and keeps its own aws credentials",
 			Fix:    "Remove AWS_WEB_IDENTITY_TOKEN_FILE from the container to use the injected aws identity.",
 		}}},
-		{Name: "windows", Type: "container", Token: true, Providers: []string{"aws"}},
 		{Name: "profile", Type: "container", Token: true, Providers: []string{"aws"}},
 	}
 	if diff := cmp.Diff(want, explain(in).New.Containers); diff != "" {
@@ -653,7 +650,7 @@ func TestContainers(t *testing.T) {
 	}
 }
 
-// "a new pod gets aws" was all that explain said.
+// explain used to report only "a new pod gets aws".
 func TestContainersThatKeepTheirOwnCredentials(t *testing.T) {
 	t.Parallel()
 	in, sent := newInput(t), newPod()
@@ -709,7 +706,7 @@ func TestAPodWithoutAContainerThatTakesPart(t *testing.T) {
 	}
 }
 
-// Pod Security and quotas name no owner, and the user can correct the pod.
+// Errors of Pod Security and quotas do not name an owner, and the user can correct the pod.
 func TestTheFixOfADenialByOthersIsForThePodToo(t *testing.T) {
 	t.Parallel()
 	in := newInput(t)
@@ -828,7 +825,7 @@ func TestVariablesThatMakeSDKsIgnoreTheIdentity(t *testing.T) {
 			if got.Live.State != test.want || got.Live.Fix != test.fix || got.New.Fix != test.fix || got.Problem() != (test.want == Shadowed) || (got.Live.Status == finding.Failed) != (test.want == Shadowed) {
 				t.Errorf("got %+v and %+v, want %s and %q", got.New, got.Live, test.want, test.fix)
 			}
-			in.unread = true // so that only the API server's pod shows that the pod is current
+			in.unread = true // so only the API server's pod shows that the pod is current
 			if got := explain(in); got.Live.State != test.want {
 				t.Errorf("got %s for a pod that is compared with the API server's, want %s", got.Live.State, test.want)
 			}

@@ -42,6 +42,20 @@ const (
 	requestTimeout = 35 * time.Second
 )
 
+// NewReviews returns a server for admission reviews.
+func NewReviews(address string, handler http.Handler, tlsConfig *tls.Config, log logr.Logger) *http.Server {
+	server := New(address, handler, tlsConfig, bounds.Reviews, log)
+	// An API server closes an idle connection after 90 seconds. The webhook must not close it
+	// first, because a request may be in flight, which the API server does not retry.
+	server.IdleTimeout = 3 * time.Minute
+	return server
+}
+
+// NewPort returns a server for kubelets or Prometheus.
+func NewPort(address string, handler http.Handler, tlsConfig *tls.Config, log logr.Logger) *http.Server {
+	return New(address, handler, tlsConfig, bounds.Others, log)
+}
+
 // New returns a server with limits on the number, the memory and the time of
 // its connections.
 // If tlsConfig is set, it serves HTTPS. It only speaks HTTP/1.1, as the API server

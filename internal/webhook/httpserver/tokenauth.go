@@ -7,9 +7,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"net/netip"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -31,9 +29,9 @@ const (
 	// tokensPerSecond and tokensBurst limit the token reviews, because any pod can send
 	// tokens. Prometheus sends one for each scrape.
 	tokensPerSecond, tokensBurst = 5, 20
-	// maxWaiting limits the waiting requests of one address, so that others need not wait for
-	// all bad tokens of one client.
-	maxWaiting = 4
+	// maxNext limits the requests that are next. The address with the fewest of them follows,
+	// so that others need not wait for all bad tokens of one client.
+	maxNext = 4
 	// tokenTimeout limits the wait for a turn and for the API server.
 	tokenTimeout = 5 * time.Second
 )
@@ -42,7 +40,10 @@ const (
 // method on the path, as a non-resource URL of RBAC. Others get status 401 or 403. The client
 // must be allowed to create TokenReviews and SubjectAccessReviews.
 func Authorize(client dynamic.Interface, path string, next http.Handler, log logr.Logger) http.Handler {
-	a := &authorizer{client: client, path: path, turns: turns{limiter: rate.NewLimiter(tokensPerSecond, tokensBurst), waiting: map[netip.Addr]int{}}}
+	a := &authorizer{
+		client: client, path: path,
+		turns: bounds.NewPool(maxNext, 0, errNoTurn), rate: rate.NewLimiter(tokensPerSecond, tokensBurst),
+	}
 	failures := rate.Sometimes{Interval: time.Second}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		status, err := a.authorize(r)
@@ -60,46 +61,18 @@ func Authorize(client dynamic.Interface, path string, next http.Handler, log log
 type authorizer struct {
 	client dynamic.Interface
 	path   string
-	turns  turns
+	turns  *bounds.Pool
+	rate   *rate.Limiter
 }
 
-// turns queues requests for the API server, in their order of arrival.
-type turns struct {
-	limiter *rate.Limiter
-
-	mu      sync.Mutex
-	waiting map[netip.Addr]int // only addresses with a request that waits
-}
-
-// wait waits for the turn of a request. It fails at once if maxWaiting requests of the same
-// address are already waiting.
-func (t *turns) wait(ctx context.Context, address netip.Addr) error {
-	if t.limiter.Allow() {
-		return nil
+// wait waits for the turn of a request from this host:port.
+func (a *authorizer) wait(ctx context.Context, remote string) error {
+	turn := a.turns.Claim(bounds.AddressOf(remote))
+	defer turn.Keep(0)
+	if err := turn.Take(ctx, 1); err != nil {
+		return err
 	}
-	if !t.add(address) {
-		return fmt.Errorf("%d requests of %s are waiting", maxWaiting, address)
-	}
-	defer t.remove(address)
-	return t.limiter.Wait(ctx)
-}
-
-func (t *turns) add(address netip.Addr) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.waiting[address] >= maxWaiting {
-		return false
-	}
-	t.waiting[address]++
-	return true
-}
-
-func (t *turns) remove(address netip.Addr) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.waiting[address]--; t.waiting[address] == 0 {
-		delete(t.waiting, address)
-	}
+	return a.rate.Wait(ctx)
 }
 
 // authorize returns the status for the request, 200 if it is allowed. The error says why the
@@ -111,7 +84,7 @@ func (a *authorizer) authorize(r *http.Request) (status int, err error) {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), tokenTimeout)
 	defer cancel()
-	if err := a.turns.wait(ctx, bounds.AddressOf(r.RemoteAddr)); err != nil {
+	if err := a.wait(ctx, r.RemoteAddr); err != nil {
 		return http.StatusTooManyRequests, fmt.Errorf("more than %d tokens a second: %w", tokensPerSecond, err)
 	}
 	reviewed, err := a.review(ctx, tokenReviews, "TokenReview", map[string]any{"token": token})

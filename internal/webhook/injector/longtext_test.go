@@ -46,7 +46,7 @@ const longTextBytes = 128 << 10
 
 // Limits of the resources that a long text takes.
 const (
-	// copiesOfText is how often the text may be in memory, the body included.
+	// copiesOfText is how often the text may be in memory, including the body.
 	copiesOfText = 4
 	// slackBytes is for messages, which repeat the start of the text.
 	slackBytes = 256 << 10
@@ -90,7 +90,14 @@ func handlersFor(t *testing.T, account map[string]string, log logr.Logger) map[s
 	t.Helper()
 	pods, _ := newPods(t, account)
 	pods.Peers = peer.Names()
-	return injector.Handlers(pods.Config, new(invalidated), admission.NewBudget(), uncounted{}, log)
+	budget, recorder, invalidator := admission.NewBudget(), uncounted{}, new(invalidated)
+	return map[string]http.Handler{
+		injector.MutatePodPath: admission.NewHandler(pods, budget, recorder, log),
+		injector.MutateServiceAccountPath: admission.NewHandler(
+			&injector.ServiceAccountMutator{Settings: pods.Settings, Invalidator: invalidator}, budget, recorder, log),
+		injector.ValidateServiceAccountPath: admission.NewHandler(
+			&injector.ServiceAccountValidator{Config: pods.Config, Invalidator: invalidator}, budget, recorder, log),
+	}
 }
 
 var stringToken = regexp.MustCompile(`"[^"]*"`)
@@ -125,7 +132,7 @@ func reviewRequest(t *testing.T, body string) *http.Request {
 	return request
 }
 
-// resources returns the least that a new handler allocates for a body, as alloc.Least does,
+// resources returns the minimum that a new handler allocates for a body, see alloc.Least,
 // and the bytes that it logs.
 func resources(t *testing.T, most int, newHandler func(logr.Logger) http.Handler, body string) (allocated, logged int) {
 	t.Helper()

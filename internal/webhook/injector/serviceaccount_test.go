@@ -23,12 +23,12 @@ func (e *invalidated) Invalidate(namespace, name, resourceVersion string) {
 	*e = append(*e, strings.TrimSuffix(namespace+"/"+name+"@"+resourceVersion, "@"))
 }
 
-// account is the JSON of a service account with this metadata.
+// account returns the JSON of a ServiceAccount with this metadata.
 func account(metadata string) []byte {
 	return []byte(`{"apiVersion":"v1","kind":"ServiceAccount","metadata":{` + metadata + `},"secrets":[{"name":"s"}],"future":{"a":1}}`)
 }
 
-// write is the review of an account that is created or, with one before,
+// write returns the review of a ServiceAccount that is created or, if old is set,
 // updated.
 func write(object, old []byte) *request {
 	r := &request{Attributes: admission.Attributes{Version: "v1", Resource: "serviceaccounts", Operation: admission.Create, Namespace: "team"}, Object: object}
@@ -105,7 +105,7 @@ func TestTheLabelFollowsTheIdentityKeys(t *testing.T) {
 			if diff := cmp.Diff(any(test.labels), after); diff != "" {
 				t.Errorf("labels (-want +got):\n%s", diff)
 			}
-			// With its label the account is as it should be.
+			// A ServiceAccount with its label needs no change.
 			if again := ask(t, labels, write(result, nil)); again.Patch != nil {
 				t.Errorf("a second pass gave %s", again.Patch)
 			}
@@ -247,6 +247,29 @@ func TestAnAccountWithAMistakeIsRefusedUnlessTheMistakeIsOld(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// The region may be set later, so the write must not be denied.
+func TestARegionThatCannotServeTheRoleIsAWarning(t *testing.T) {
+	t.Parallel()
+	pods, _ := newPods(t, nil)
+	validator := &injector.ServiceAccountValidator{Config: pods.Config, Invalidator: &invalidated{}}
+	for region, want := range map[string][]string{
+		"cn-north-1": nil,
+		"eu-central-1": {"lanyard: lanyard.dev/aws-region: the region eu-central-1 belongs to the partition aws and the role to aws-cn, " +
+			"so SDKs cannot exchange the token: set a region of the role's partition"},
+		"": {"lanyard: lanyard.dev/aws-region: the role belongs to the partition aws-cn, which has no endpoint without a region, " +
+			"so SDKs cannot exchange the token: set a region of the partition"},
+	} {
+		object := named + `,"annotations":{"lanyard.dev/aws-role-arn":"` + strings.Replace(role, "arn:aws:", "arn:aws-cn:", 1) + `"`
+		if region != "" {
+			object += `,"lanyard.dev/aws-region":"` + region + `"`
+		}
+		response := ask(t, validator, write(account(object+"}"), nil))
+		if diff := cmp.Diff(want, response.Warnings); diff != "" || response.Reason != reason.Valid {
+			t.Errorf("region %q: got reason %s, want %s; warnings (-want +got):\n%s", region, response.Reason, reason.Valid, diff)
+		}
 	}
 }
 

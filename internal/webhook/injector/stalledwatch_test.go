@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
@@ -42,7 +43,8 @@ func newStalled(t *testing.T, values, labels map[string]string) *stalled {
 	t.Helper()
 	server := metadataapi.New(t, true, meta(values, labels))
 	pods, _ := newPods(t, nil)
-	cache := metadatacache.New(injector.ServiceAccountCacheOptions(server.ClientInBubble()))
+	client := server.ClientInBubble()
+	cache := injector.NewCaches(client, client, nil, logr.Discard()).ServiceAccounts
 	go func() { _ = cache.Start(t.Context()) }()
 	synctest.Wait()
 	if !cache.HasSynced() {
@@ -162,6 +164,42 @@ func TestNoPodGetsTheIdentityBetweenTwoWrites(t *testing.T) {
 		s.Send(watch.Modified, meta(second, nil))
 		if got := s.outcome(t); got != otherRole {
 			t.Errorf("got %q after the second write, want %q", got, otherRole)
+		}
+	})
+}
+
+// The API server calls no webhook for a Namespace, so the watch is what says that it allows less.
+func TestNoPodGetsAnIdentityThatItsNamespaceNoLongerAllows(t *testing.T) {
+	t.Parallel()
+	namespace := func(allowed string) *metav1.PartialObjectMetadata {
+		return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "team", Annotations: map[string]string{"lanyard.dev/allowed-identities": allowed}}}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		s := newStalled(t, map[string]string{"lanyard.dev/aws-role-arn": role}, nil)
+		server := metadataapi.New(t, true, namespace("*"))
+		client := server.ClientInBubble()
+		namespaces := injector.NewCaches(client, client, nil, logr.Discard()).Namespaces
+		s.Namespaces = namespaces
+		if got := s.outcome(t); got != role {
+			t.Errorf("got %q from a live read, want %q", got, role)
+		}
+		server.SetBroken(true)
+		if got := s.outcome(t); got != string(reason.LookupFailed) {
+			t.Errorf("got %q after a live read that failed, want %q", got, reason.LookupFailed)
+		}
+		server.SetBroken(false)
+		go func() { _ = namespaces.Start(t.Context()) }()
+		synctest.Wait()
+		server.SetBroken(true) // the cache is all that is left
+		if got := s.outcome(t); got != role {
+			t.Fatalf("got %q before the write, want %q", got, role)
+		}
+
+		server.Send(watch.Modified, namespace("-"))
+		synctest.Wait() // the watch has delivered it
+		want := map[string]int{string(reason.IdentityNotAllowed): stalledPods}
+		if diff := cmp.Diff(want, s.outcomes(t)); diff != "" {
+			t.Errorf("pods by what they get (-want +got):\n%s", diff)
 		}
 	})
 }

@@ -69,6 +69,28 @@ func (g getter) Get(ctx context.Context, name string, opts metav1.GetOptions, _ 
 	return g.read(ctx, g.namespace, name)
 }
 
+// lists is a client that calls before for each list. An error is the response.
+type lists struct {
+	metadata.Interface
+	before func(ctx context.Context, opts metav1.ListOptions) error
+}
+
+type lister struct {
+	metadata.Getter
+	lists
+}
+
+func (l lists) Resource(r schema.GroupVersionResource) metadata.Getter {
+	return lister{l.Interface.Resource(r), l}
+}
+
+func (l lister) List(ctx context.Context, opts metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
+	if err := l.before(ctx, opts); err != nil {
+		return nil, err
+	}
+	return l.Getter.List(ctx, opts)
+}
+
 func notFound(name string) error {
 	return apierrors.NewNotFound(serviceAccounts.GroupResource(), name)
 }
@@ -367,8 +389,9 @@ func TestACanceledCallerStopsOnlyItsOwnWait(t *testing.T) {
 	})
 }
 
-// With callers that left after 10 ms, 15,000 reads waited for their turn. A read in progress
-// keeps its turn, or else the connections to the API server would grow in number.
+// When callers left after 10 ms, 15,000 reads used to wait for their turn. A read in
+// progress keeps its turn, because otherwise the number of connections to the API server
+// would grow.
 func TestAbandonedReadsLeaveTheQueue(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -417,7 +440,7 @@ func TestAReadEndsByItsOwnDeadline(t *testing.T) {
 	})
 }
 
-// A caller that comes shortly before the deadline of a read has time for another one.
+// A caller that arrives shortly before the deadline of a read has time for another one.
 func TestACallerThatJoinedAReadDoesNotShareItsDeadline(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -435,8 +458,8 @@ func TestACallerThatJoinedAReadDoesNotShareItsDeadline(t *testing.T) {
 	})
 }
 
-// Callers that come while a read is in progress may know of a write that it does
-// not show.
+// Callers that arrive while a read is in progress may know of a write that it does not
+// show.
 func TestCallersThatJoinedAReadReadAgainIfNeeded(t *testing.T) {
 	t.Parallel()
 	stale, fresh := serviceAccount("ns", "app", roleARN, "old"), serviceAccount("ns", "app", roleARN, "new")

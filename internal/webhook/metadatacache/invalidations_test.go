@@ -6,6 +6,7 @@ package metadatacache
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -15,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/metadata"
 
 	"github.com/lanyard-dev/lanyard/test/support/metadataapi"
 )
@@ -96,8 +98,13 @@ func TestAFailedReadOfAnInvalidObjectIsAnError(t *testing.T) {
 // whether Get reads an object live.
 func followed(t *testing.T, a *metadataapi.Server) (*Cache, func(name string) bool) {
 	t.Helper()
+	return follow(t, a.ClientInBubble())
+}
+
+func follow(t *testing.T, client metadata.Interface) (*Cache, func(name string) bool) {
+	t.Helper()
 	var rec recorder
-	c := New(Options{Client: a.ClientInBubble(), Resource: serviceAccounts, Recorder: &rec})
+	c := New(Options{Client: client, Resource: serviceAccounts, Recorder: &rec})
 	go func() { _ = c.Start(t.Context()) }()
 	synctest.Wait()
 	return c, func(name string) bool {
@@ -143,7 +150,27 @@ func TestTheInvalidationByAWriteThatIsNeverStoredEnds(t *testing.T) {
 	}
 }
 
-// The version of an object that is created is not known before.
+func TestAnInvalidationEndsAlthoughARequestGotNoResponse(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a := metadataapi.New(t, true, serviceAccount("ns", "app", roleARN, "r"))
+		asked := false
+		c, isLive := follow(t, lists{a.ClientInBubble(), func(ctx context.Context, _ metav1.ListOptions) error {
+			if !asked {
+				asked = true
+				<-ctx.Done()
+			}
+			return ctx.Err()
+		}})
+		c.Invalidate("ns", "app", a.Version("ns", "app"))
+		time.Sleep(storedAfter + 3*settleInterval)
+		if isLive("app") {
+			t.Error("got a live read, want the object from the cache once the versions could be read")
+		}
+	})
+}
+
+// The version of a new object is not known in advance.
 func TestTheInvalidationOfANewObjectEndsWithItsEvent(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -199,7 +226,7 @@ func TestAboveTheBoundOfInvalidationsAllObjectsAreReadLive(t *testing.T) {
 	})
 }
 
-// The invalidations have a bound in bytes because names have one.
+// The memory of the invalidations is bounded, because the length of names is.
 func TestTheInvalidationsTakeLittleMemory(t *testing.T) { //nolint:paralleltest // it measures the heap
 	var i invalidations
 	before := heap()
@@ -210,4 +237,5 @@ func TestTheInvalidationsTakeLittleMemory(t *testing.T) { //nolint:paralleltest 
 	if took := heap() - before; took > 4<<20 {
 		t.Errorf("got %d KiB for the invalidations, want at most 4 MiB", took>>10)
 	}
+	runtime.KeepAlive(&i)
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -21,9 +22,9 @@ import (
 // list. Each may have 256 KiB of annotations.
 const pageSize = 100
 
-// Decoding a long list takes many times the memory that is kept of it. That memory would stay
-// resident for minutes, so it is returned to the operating system after freeDelay: some of it is
-// still referenced when the list has just arrived.
+// Decoding a long list takes many times the memory that is kept. That memory would stay resident
+// for minutes, so it is returned to the operating system after freeDelay: some of it is still
+// referenced when the list has just arrived.
 const (
 	longList  = 1000
 	freeDelay = 2 * time.Second
@@ -69,6 +70,8 @@ func (c *Cache) settle(ctx context.Context) {
 	if !c.invalidated.hasUntil(until) {
 		return
 	}
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
 	// Without a resource version, this is a quorum read. The first object is enough.
 	page, err := c.opts.Client.Resource(c.opts.Resource).List(ctx, metav1.ListOptions{Limit: 1})
 	if err != nil {
@@ -89,6 +92,11 @@ func (c *Cache) list(ctx context.Context, opts metav1.ListOptions) (runtime.Obje
 		// The reflector's first list asks for the API server's watch cache, which may be
 		// outdated and ignores the limit.
 		opts.ResourceVersion = ""
+	}
+	if opts.Limit == 0 {
+		// The reflector asks for all objects at once if the API server has forgotten the version
+		// of the pages so far. After this error it begins with the first page again.
+		return nil, apierrors.NewResourceExpired("the pages of the list took too long")
 	}
 	if opts.Continue == "" {
 		c.incoming.Store(&store{limit: c.store.limit})

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -134,6 +135,28 @@ func TestObjectsThatWereDeletedBetweenWatchesAreForgotten(t *testing.T) {
 }
 
 // The metadata client and its errors are the real ones.
+// The API server keeps the version of a list for some minutes. The whole list could be more
+// than the memory.
+func TestAListThatExpiresIsNotReadAtOnce(t *testing.T) {
+	t.Parallel()
+	var metas []*metav1.PartialObjectMetadata
+	for i := range 250 {
+		metas = append(metas, serviceAccount("many", fmt.Sprintf("app-%d", i)))
+	}
+	a := metadataapi.New(t, false, metas...)
+	var expired atomic.Bool
+	c := run(t, lists{a.Client(), func(_ context.Context, opts metav1.ListOptions) error {
+		if opts.Continue != "" && !expired.Swap(true) {
+			return apierrors.NewResourceExpired("the continue token is too old")
+		}
+		return nil
+	}})
+	a.WantRequests(map[string]int{"stream": 1, `list version="" limit=100`: 1 + 3})
+	if got := countsOf(c).all; got != 250 {
+		t.Errorf("got %d objects, want 250", got)
+	}
+}
+
 func TestGetReadsLiveThroughTheClient(t *testing.T) {
 	t.Parallel()
 	a := metadataapi.New(t, true, serviceAccount("ns", "app", roleARN, "r", "other", "x"))

@@ -108,6 +108,7 @@ type apiClient struct {
 	answer    time.Duration                             // from the effect of a write to its response
 	stalled   map[schema.GroupVersionResource]time.Time // until when no event arrives
 	forbidden map[string]bool                           // VERB RESOURCE
+	silent    string                                    // VERB RESOURCE: such requests get no response
 }
 
 func newAPIClient(server *apiServer, latency time.Duration) *apiClient {
@@ -142,6 +143,13 @@ func (c *apiClient) forbid(rights ...string) {
 	}
 }
 
+// silence makes the requests with this verb and resource get no response.
+func (c *apiClient) silence(request string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.silent = request
+}
+
 // wait returns the time until an event that happens now arrives.
 func (c *apiClient) wait(resource schema.GroupVersionResource) time.Duration {
 	c.mu.Lock()
@@ -165,10 +173,16 @@ type apiResource struct {
 func (r *apiResource) Namespace(string) dynamic.ResourceInterface { return r }
 
 // begin waits for the latency of a request, and returns an error if the client may not make it.
-func (r *apiResource) begin(verb string) error {
+func (r *apiResource) begin(ctx context.Context, verb string) error {
 	time.Sleep(r.client.latency)
 	r.client.mu.Lock()
 	defer r.client.mu.Unlock()
+	if r.client.silent == verb+" "+r.resource.Resource {
+		r.client.mu.Unlock()
+		<-ctx.Done()
+		r.client.mu.Lock()
+		return ctx.Err()
+	}
 	if r.client.forbidden[verb+" "+r.resource.Resource] {
 		return apierrors.NewForbidden(r.resource.GroupResource(), "", nil)
 	}
@@ -176,8 +190,8 @@ func (r *apiResource) begin(verb string) error {
 }
 
 // write replaces the object with the result of change.
-func (r *apiResource) write(verb, name string, change func(*unstructured.Unstructured) (*unstructured.Unstructured, error)) (*unstructured.Unstructured, error) {
-	if err := r.begin(verb); err != nil {
+func (r *apiResource) write(ctx context.Context, verb, name string, change func(*unstructured.Unstructured) (*unstructured.Unstructured, error)) (*unstructured.Unstructured, error) {
+	if err := r.begin(ctx, verb); err != nil {
 		return nil, err
 	}
 	r.client.mu.Lock()
@@ -202,8 +216,8 @@ func (r *apiResource) write(verb, name string, change func(*unstructured.Unstruc
 
 // Apply creates the object if it does not exist. An existing object already has the applied
 // fields, because all replicas apply the same ones.
-func (r *apiResource) Apply(_ context.Context, name string, object *unstructured.Unstructured, _ metav1.ApplyOptions, _ ...string) (*unstructured.Unstructured, error) {
-	return r.write("apply", name, func(old *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+func (r *apiResource) Apply(ctx context.Context, name string, object *unstructured.Unstructured, _ metav1.ApplyOptions, _ ...string) (*unstructured.Unstructured, error) {
+	return r.write(ctx, "apply", name, func(old *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 		if old != nil {
 			return old, nil
 		}
@@ -211,8 +225,8 @@ func (r *apiResource) Apply(_ context.Context, name string, object *unstructured
 	})
 }
 
-func (r *apiResource) Update(_ context.Context, object *unstructured.Unstructured, _ metav1.UpdateOptions, _ ...string) (*unstructured.Unstructured, error) {
-	return r.write("update", object.GetName(), func(old *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+func (r *apiResource) Update(ctx context.Context, object *unstructured.Unstructured, _ metav1.UpdateOptions, _ ...string) (*unstructured.Unstructured, error) {
+	return r.write(ctx, "update", object.GetName(), func(old *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 		if object.GetResourceVersion() != old.GetResourceVersion() {
 			return nil, apierrors.NewConflict(r.resource.GroupResource(), object.GetName(), nil)
 		}
@@ -220,8 +234,8 @@ func (r *apiResource) Update(_ context.Context, object *unstructured.Unstructure
 	})
 }
 
-func (r *apiResource) Patch(_ context.Context, name string, _ types.PatchType, text []byte, _ metav1.PatchOptions, _ ...string) (*unstructured.Unstructured, error) {
-	return r.write("patch", name, func(old *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+func (r *apiResource) Patch(ctx context.Context, name string, _ types.PatchType, text []byte, _ metav1.PatchOptions, _ ...string) (*unstructured.Unstructured, error) {
+	return r.write(ctx, "patch", name, func(old *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 		patched := &unstructured.Unstructured{}
 		patch, err := jsonpatch.DecodePatch(text)
 		if err != nil {
@@ -239,8 +253,8 @@ func (r *apiResource) Patch(_ context.Context, name string, _ types.PatchType, t
 	})
 }
 
-func (r *apiResource) Get(_ context.Context, name string, _ metav1.GetOptions, _ ...string) (*unstructured.Unstructured, error) {
-	if err := r.begin("get"); err != nil {
+func (r *apiResource) Get(ctx context.Context, name string, _ metav1.GetOptions, _ ...string) (*unstructured.Unstructured, error) {
+	if err := r.begin(ctx, "get"); err != nil {
 		return nil, err
 	}
 	if object := r.server.get(r.resource); object != nil {
@@ -249,8 +263,8 @@ func (r *apiResource) Get(_ context.Context, name string, _ metav1.GetOptions, _
 	return nil, apierrors.NewNotFound(r.resource.GroupResource(), name)
 }
 
-func (r *apiResource) List(context.Context, metav1.ListOptions) (*unstructured.UnstructuredList, error) {
-	if err := r.begin("list"); err != nil {
+func (r *apiResource) List(ctx context.Context, _ metav1.ListOptions) (*unstructured.UnstructuredList, error) {
+	if err := r.begin(ctx, "list"); err != nil {
 		return nil, err
 	}
 	r.server.mu.Lock()
@@ -267,7 +281,7 @@ func (r *apiResource) Watch(ctx context.Context, opts metav1.ListOptions) (watch
 	if opts.SendInitialEvents != nil { // the client lists instead
 		return nil, apierrors.NewBadRequest("sendInitialEvents is not supported")
 	}
-	if err := r.begin("watch"); err != nil {
+	if err := r.begin(ctx, "watch"); err != nil {
 		return nil, err
 	}
 	version, err := strconv.Atoi(opts.ResourceVersion)

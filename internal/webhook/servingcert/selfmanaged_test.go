@@ -497,8 +497,8 @@ func TestAClientThatKeepsOverwritingCausesFewWrites(t *testing.T) {
 	})
 }
 
-// test/integration/selfmanaged tests the permission to read: an informer that may not list waits
-// with a global clock, which does not work in a bubble.
+// test/integration/selfmanaged tests the permission to read, because an informer that may not
+// list waits with a global clock, which does not work in a bubble.
 func TestAReplicaThatMayNotWriteIsNotReady(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -533,7 +533,26 @@ func TestAReplicaThatMayNotWriteIsNotReady(t *testing.T) {
 	}
 }
 
-// A node's clock may be ahead when the program starts, and be set back later.
+// A load balancer may accept a request and lose it.
+func TestACertificateIsRenewedAlthoughARequestGetsNoResponse(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		i := install(t, 1)
+		i.replicas[0].client.silence("patch mutatingwebhookconfigurations")
+		i.setBundle(nil)
+		for range 3 * 24 {
+			time.Sleep(time.Hour)
+			if err := i.replicas[0].checkAt(time.Now()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		i.replicas[0].client.silence("")
+		time.Sleep(stepTimeout + 2*retryDelay)
+		i.wantReady()
+	})
+}
+
+// A node's clock may be ahead when the program starts, and corrected later.
 func TestCertificatesOfAClockThatWasAheadAreReplaced(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -16,8 +16,8 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
 )
 
-// State says how the credentials of a running pod compare with those of a new pod. All commands use
-// these words.
+// State is the result of comparing the credentials of a running pod with those of a new pod. All
+// commands use these words.
 type State string
 
 const (
@@ -42,7 +42,7 @@ const (
 	Unknown State = "unknown"
 )
 
-// Comparison is the result of Compare.
+// Comparison is the result of Comparer.Compare.
 type Comparison struct {
 	State State
 	// Decision is the decision about a new pod with the fields of the running one, without its
@@ -55,6 +55,17 @@ type Comparison struct {
 	Differences []Difference
 }
 
+// Comparer compares pods of one ServiceAccount with new ones. It must not be used concurrently.
+type Comparer struct {
+	settings *annotations.Settings
+	inject   func(p, old *pod.Pod) (*mutate.Decision, error)
+}
+
+// NewComparer returns a Comparer. The parameters are those of mutate.Decide, and must not change.
+func NewComparer(s *annotations.Settings, serviceAccount, namespace *annotations.Object) *Comparer {
+	return &Comparer{s, mutate.Injector(s, serviceAccount, namespace)}
+}
+
 // Compare compares a running pod, as JSON, with a new one: it removes what Lanyard injected,
 // decides about the rest, and compares the pod that results. The State is never Excluded,
 // because a pod does not show whether Lanyard is called for it.
@@ -64,22 +75,6 @@ type Comparison struct {
 // have the same annotations as when the pod was created: then such a variable is the container's
 // own. Otherwise it counts as Lanyard's, unless another container has the current value. Compare
 // returns an error only if the JSON is not a pod.
-func Compare(s *annotations.Settings, serviceAccount, namespace *annotations.Object, pod []byte, unchanged bool) (Comparison, error) {
-	return NewComparer(s, serviceAccount, namespace).Compare(pod, unchanged)
-}
-
-// Comparer compares many pods of one ServiceAccount. It must not be used concurrently.
-type Comparer struct {
-	settings *annotations.Settings
-	inject   func(p, old *pod.Pod) (*mutate.Decision, error)
-}
-
-// NewComparer returns a Comparer. The parameters are those of Compare, and must not change.
-func NewComparer(s *annotations.Settings, serviceAccount, namespace *annotations.Object) *Comparer {
-	return &Comparer{s, mutate.Injector(s, serviceAccount, namespace)}
-}
-
-// Compare is the function Compare.
 func (c *Comparer) Compare(pod []byte, unchanged bool) (Comparison, error) {
 	running, err := Read(json.RawMessage(pod), c.settings)
 	if err != nil {
@@ -97,7 +92,7 @@ func (c *Comparer) Compare(pod []byte, unchanged bool) (Comparison, error) {
 	return result, err
 }
 
-// compareOwn compares a pod that Lanyard injected, or nobody.
+// compareOwn compares a pod that Lanyard injected, or that nobody injected.
 func (c *comparison) compareOwn(unchanged bool) (Comparison, error) {
 	original, fresh, decision, err := c.again(unchanged, nil)
 	if err == nil && !unchanged && !same(c.running, fresh) && c.showsOthers(original, fresh) {
@@ -165,8 +160,8 @@ type comparison struct {
 	running *Pod
 }
 
-// again injects into the running pod again: first into the pod as it was created, which it
-// returns too, and then into its ephemeral containers. identities are the identities of the
+// again repeats the injection: first into the pod as it was created, which it also returns,
+// and then into its ephemeral containers. identities contains the identities of the
 // ServiceAccount, if another webhook injected the pod.
 func (c *comparison) again(unchanged bool, identities []annotations.Identity) (original *pod.Pod, fresh *Pod, decision *mutate.Decision, err error) {
 	original = c.running.original(unchanged, identities)
@@ -190,8 +185,8 @@ func (c *comparison) again(unchanged bool, identities []annotations.Identity) (o
 }
 
 // same reports whether a running pod has the credentials of fresh, which was made again from
-// the same pod. Fields that the API server or the kubelet adds do not matter, and an
-// ephemeral container that was not injected does not either: a new pod has none.
+// the same pod. It ignores fields that the API server or the kubelet adds, and
+// ephemeral containers that were not injected, because a new pod has none.
 func same(running, fresh *Pod) bool {
 	if !slices.Equal(running.Providers, fresh.Providers) || !maps.Equal(running.Files, fresh.Files) ||
 		!slices.EqualFunc(running.Tokens, fresh.Tokens, sameToken) || !sameCopies(running.copies, fresh.copies) ||
@@ -319,8 +314,8 @@ func (c *comparison) showsOthers(created *pod.Pod, fresh *Pod) bool {
 	return found
 }
 
-// gets reports whether a new pod has a container that did not set the variable, and that gets the
-// value which it has in the running pod.
+// gets reports whether a new pod has a container that does not set the variable itself, and gets
+// the value that it has in the running pod.
 func (p *Pod) gets(name string, running, fresh *Pod) bool {
 	for c, other := range running.pairs(fresh) {
 		v, before := c.variable(name), p.container(c)

@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/lanyard-dev/lanyard/internal/provider"
-	"github.com/lanyard-dev/lanyard/internal/texts"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
@@ -64,7 +62,7 @@ func (m mountedAt) markAmbiguous(definitions []*annotations.Provider) {
 
 // IsPodName reports whether the value is the name of the pod.
 func (v *Variable) IsPodName() bool {
-	return v.read != nil && string(v.read.FieldPath) == provider.PodNameField
+	return v.read != nil && string(v.read.FieldPath) == annotations.PodNameField
 }
 
 // placeholder matches a placeholder of a template in which QuoteMeta has escaped the
@@ -112,7 +110,7 @@ func isValue(name, value string, d *annotations.Provider, m mountedAt) bool {
 		read, err := p.Read(value)
 		return err == nil && read == value
 	}
-	return value != "" && texts.IsVisible(value)
+	return value != ""
 }
 
 // mountedAt describes a container with Lanyard's tokens, and where they are mounted.
@@ -132,10 +130,9 @@ const tokenFile = "token-file"
 
 // paths returns the values that are paths of Lanyard's files, as the container sees them.
 func (m mountedAt) paths(d *annotations.Provider) annotations.Values {
-	subject := provider.Subject{Windows: m.windows}
-	values := annotations.Values{tokenFile: subject.Path(m.path + "/" + d.TokenPath)}
+	values := annotations.Values{tokenFile: annotations.PathInContainer(m.path+"/"+d.TokenPath, m.windows)}
 	if d.CredentialFile != nil {
-		values["credential-file"] = subject.Path(m.path + "/" + d.CredentialFile.Path)
+		values["credential-file"] = annotations.PathInContainer(m.path+"/"+d.CredentialFile.Path, m.windows)
 	}
 	return values
 }
@@ -184,19 +181,4 @@ func (m mountedAt) pointsInto(v *Variable, d *annotations.Provider) bool {
 	return slices.ContainsFunc(d.Variables, func(known annotations.Variable) bool {
 		return (known.Credential || known.Profiles) && known.Name == v.Name && m.couldGive(&known, d) && fits(v.Value, known.Value, d, m)
 	})
-}
-
-// pointingTo returns the providers whose variables point to a file in the token volume.
-func pointingTo(variables []Variable, definitions []*annotations.Provider, mountPath string) []string {
-	var names []string
-	for _, d := range definitions {
-		if slices.ContainsFunc(d.Variables, func(v annotations.Variable) bool {
-			return (v.Credential || v.Profiles) && slices.ContainsFunc(variables, func(set Variable) bool {
-				return set.Name == v.Name && strings.HasPrefix(slashes(set.Value), mountPath+"/")
-			})
-		}) {
-			names = append(names, d.Name)
-		}
-	}
-	return names
 }

@@ -10,7 +10,6 @@ import (
 	"errors"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/google/go-cmp/cmp/cmpopts"
 	. "github.com/onsi/ginkgo/v2"
@@ -21,9 +20,8 @@ import (
 	"github.com/lanyard-dev/lanyard/test/e2e/framework"
 )
 
-// Patience limits each wait. The longest ones are for the kubelet's update of a renewed
-// Secret in a pod, and for SDKs that retry a refused request.
-const Patience = 3 * time.Minute
+// Patience limits each wait of a suite.
+const Patience = framework.Patience
 
 // Outcome is the expected result for a cloud: a credential for an identity, a
 // refusal with a code of the cloud, or neither if the SDK must not find any
@@ -78,8 +76,8 @@ func (c *Checker) Check(ctx context.Context, name, language string, pod *corev1.
 	})
 }
 
-// All calls check for every item, even after a failure, so that the table shows
-// the result of each. It fails the spec with all failures together.
+// All calls check for every item, even after a failure, so the table shows the result
+// of each. It fails the spec with all failures together.
 func All[T any](things []T, check func(T)) {
 	GinkgoHelper()
 	var failures error

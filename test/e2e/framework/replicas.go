@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -32,19 +31,30 @@ func (c *Cluster) Replicas(ctx context.Context) ([]corev1.Pod, error) {
 
 // WaitReady waits until the desired number of replicas is ready and no other
 // replica exists.
-func (c *Cluster) WaitReady(ctx context.Context, timeout time.Duration) ([]corev1.Pod, error) {
-	var ready []corev1.Pod
-	err := process.Until(ctx, "ready replicas", timeout, func(ctx context.Context) (bool, error) {
+func (c *Cluster) WaitReady(ctx context.Context) ([]corev1.Pod, error) {
+	ctx, cancel := context.WithTimeout(ctx, Patience)
+	defer cancel()
+	var replicas []corev1.Pod
+	err := process.Poll(ctx, "ready replicas", func(ctx context.Context) error {
 		deployment, err := c.AppsV1().Deployments(Namespace).Get(ctx, Deployment, metav1.GetOptions{})
 		if err != nil {
-			return false, err
+			return err
 		}
-		if ready, err = c.Replicas(ctx); err != nil {
-			return false, err
+		if replicas, err = c.Replicas(ctx); err != nil {
+			return err
 		}
-		return len(ready) == int(*deployment.Spec.Replicas) && !slices.ContainsFunc(ready, func(p corev1.Pod) bool { return !isReady(&p) }), nil
+		want, ready := int(*deployment.Spec.Replicas), 0
+		for i := range replicas {
+			if isReady(&replicas[i]) {
+				ready++
+			}
+		}
+		if len(replicas) != want || ready != want {
+			err = fmt.Errorf("got %d replicas of which %d are ready, want %d", len(replicas), ready, want)
+		}
+		return err
 	})
-	return ready, err
+	return replicas, err
 }
 
 func isReady(pod *corev1.Pod) bool {
@@ -64,8 +74,8 @@ func Container(pod *corev1.Pod, name string) corev1.ContainerStatus {
 	return corev1.ContainerStatus{}
 }
 
-// KillContainer starts to send SIGKILL to the processes of a container. done
-// waits until that has finished.
+// KillContainer starts to send SIGKILL to the processes of a container. done waits
+// until this has finished.
 func (c *Cluster) KillContainer(ctx context.Context, pod *corev1.Pod, name string) (done func(context.Context) error, err error) {
 	// containerd://ID
 	_, id, ok := strings.Cut(Container(pod, name).ContainerID, "://")
@@ -81,8 +91,8 @@ func (c *Cluster) KillContainer(ctx context.Context, pod *corev1.Pod, name strin
 	}, err
 }
 
-// KillPods starts to send SIGKILL to all processes of the pods except the pause
-// processes, and to their replacements, until stop is called.
+// KillPods sends SIGKILL to all processes of the pods except the pause processes, and to
+// their replacements, until stop is called. When it returns, each process was killed once.
 func (c *Cluster) KillPods(ctx context.Context, pods []corev1.Pod) (stop func(context.Context) error, err error) {
 	var ids []string
 	for i := range pods {
@@ -94,10 +104,26 @@ func (c *Cluster) KillPods(ctx context.Context, pods []corev1.Pod) (stop func(co
 		ids = append(ids, uid, strings.ReplaceAll(uid, "-", "_"))
 	}
 	killer, err := c.kill(ctx, pods[0].Spec.NodeName, "always", ids...)
+	if err == nil {
+		err = c.waitKilled(ctx, killer)
+	}
 	return func(ctx context.Context) error {
 		_, err := c.Run(ctx, "kubectl", "delete", "pod", killer.Name, "--namespace", killer.Namespace, "--grace-period", "1")
 		return err
 	}, err
+}
+
+// waitKilled waits until the program has killed processes: its pod runs before.
+func (c *Cluster) waitKilled(ctx context.Context, killer *corev1.Pod) error {
+	ctx, cancel := context.WithTimeout(ctx, Patience)
+	defer cancel()
+	return process.Poll(ctx, "the first killed process", func(ctx context.Context) error {
+		text, err := c.CoreV1().Pods(killer.Namespace).GetLogs(killer.Name, &corev1.PodLogOptions{}).DoRaw(ctx)
+		if err == nil && !strings.Contains(string(text), "killed") {
+			err = fmt.Errorf("got the log %q", text)
+		}
+		return err
+	})
 }
 
 //go:embed kill.py
@@ -123,10 +149,10 @@ func (c *Cluster) kill(ctx context.Context, node, often string, ids ...string) (
 	return killer, c.WaitPhase(ctx, killer, corev1.PodRunning, corev1.PodSucceeded)
 }
 
-// WaitPhase waits until the pod is in any of the phases. It tries again after each error,
-// because the API server can be the one that is killed.
+// WaitPhase waits until the pod is in any of the phases. It retries after each error,
+// because the killed pod can be the API server.
 func (c *Cluster) WaitPhase(ctx context.Context, pod *corev1.Pod, phases ...corev1.PodPhase) error {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, Patience)
 	defer cancel()
 	return process.Poll(ctx, fmt.Sprintf("pod %s/%s to be in any phase of %v", pod.Namespace, pod.Name, phases), func(ctx context.Context) error {
 		got, err := c.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})

@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/yaml"
 
@@ -107,25 +108,24 @@ func (c *Clouds) DebugOptions() ([]byte, error) {
 }
 
 // WaitContainer waits until done reports true for the state of a container, and
-// returns the pod.
-func (c *Cluster) WaitContainer(ctx context.Context, pod *corev1.Pod, container string, timeout time.Duration, done func(*corev1.ContainerState) bool) (*corev1.Pod, error) {
+// returns the pod. An error of the container is not the end: the kubelet tries again, for
+// example if the container engine took too long.
+func (c *Cluster) WaitContainer(ctx context.Context, pod *corev1.Pod, container string, done func(*corev1.ContainerState) bool) (*corev1.Pod, error) {
+	ctx, cancel := context.WithTimeout(ctx, Patience)
+	defer cancel()
 	var last *corev1.Pod
-	var state *corev1.ContainerState
-	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, timeout, true, func(ctx context.Context) (bool, error) {
-		var err error
-		if last, err = c.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{}); err != nil {
-			return false, err
+	err := process.Poll(ctx, fmt.Sprintf("container %s of pod %s/%s", container, pod.Namespace, pod.Name), func(ctx context.Context) error {
+		got, err := c.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
+		if err != nil {
+			return err
 		}
-		state = containerState(last, container)
-		if state.Waiting != nil && state.Waiting.Reason == "CreateContainerError" {
-			return false, errors.New(state.Waiting.Message)
+		if state := containerState(got, container); !done(state) {
+			return fmt.Errorf("got the state %v, want another one", state)
 		}
-		return done(state), nil
+		last = got
+		return nil
 	})
-	if err != nil {
-		return nil, fmt.Errorf("container %s of pod %s/%s: got %v, want another state: %w", container, pod.Namespace, pod.Name, state, err)
-	}
-	return last, nil
+	return last, err
 }
 
 // Terminated reports whether the container has ended, for WaitContainer.
@@ -164,7 +164,7 @@ func (c *Cluster) CreateNamespace(ctx context.Context, name string, labels map[s
 // of that name is being deleted.
 func (c *Cluster) RetryWhileDeleted(ctx context.Context, name string, create func() error) error {
 	var last error
-	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, 3*time.Minute, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, Patience, true, func(ctx context.Context) (bool, error) {
 		if last = create(); !apierrors.IsAlreadyExists(last) {
 			return true, last
 		}
@@ -215,17 +215,22 @@ func (c *Cluster) DeleteNamespace(ctx context.Context, name string) error {
 	return c.CoreV1().Namespaces().Delete(ctx, name, metav1.DeleteOptions{})
 }
 
-// WaitInjected waits until a new pod of the ServiceAccount is injected. After
-// an install, it takes a moment until the API server calls the webhook through
-// the Service.
+// WaitInjected waits until a new pod of the ServiceAccount is injected, and the ServiceAccount
+// can be written. After an install, it takes a moment until the API server calls the webhooks
+// through the Service.
 func (c *Cluster) WaitInjected(ctx context.Context, namespace, account string) error {
 	probe := SDKPod(account, Go, journal.AWS)
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	written := []byte(`{"metadata": {"annotations": {"example.com/any": "true"}}}`)
+	dryRun := []string{metav1.DryRunAll}
+	ctx, cancel := context.WithTimeout(ctx, Patience)
 	defer cancel()
 	return process.Poll(ctx, "a pod of the ServiceAccount "+namespace+"/"+account+" to be injected", func(ctx context.Context) error {
-		pod, err := c.CoreV1().Pods(namespace).Create(ctx, probe, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		pod, err := c.CoreV1().Pods(namespace).Create(ctx, probe, metav1.CreateOptions{DryRun: dryRun})
 		if err == nil && !podstream.HasIdentity(pod) {
 			err = errors.New("the pod was not injected")
+		}
+		if err == nil {
+			_, err = c.CoreV1().ServiceAccounts(namespace).Patch(ctx, account, types.MergePatchType, written, metav1.PatchOptions{DryRun: dryRun})
 		}
 		return err
 	})

@@ -54,12 +54,15 @@ var _ = Describe("check by users with few rights", Serial, Ordered, func() {
 	It("does not call an installation right that it could not look at", func(ctx SpecContext) {
 		deletePods(ctx)
 		bindCluster(ctx, "viewer", "system:aggregate-to-view")
+		waitToList(ctx, "viewer", "", "", "serviceaccounts")
 		notes := HavePrefix("error: checks that could not run: ")
 		expectOutputsAs(ctx, user("viewer"), "check-view", command.ExitFailed, notes, "check", "--namespace", "shop", "--service-account", "cart", "--config", adopting(""))
 	})
 
 	It("reads everything but the pods of others with lanyard-view", func(ctx SpecContext) {
 		bindCluster(ctx, "reader-of-lanyard", "system:aggregate-to-view", "lanyard-view")
+		waitToList(ctx, "reader-of-lanyard", "", "", "serviceaccounts")
+		waitToList(ctx, "reader-of-lanyard", "", "admissionregistration.k8s.io", "mutatingwebhookconfigurations")
 		code, out := check(ctx, user("reader-of-lanyard"), "--namespace", "shop", "--service-account", "cart")
 		Expect(code).To(Equal(command.ExitFailed))
 		Expect(out).To(ContainSubstring("? could not determine whether the API server can call the webhook: you may not create pods in the namespace shop\n"))
@@ -178,9 +181,9 @@ var strict = map[string]string{
 	"no-user":                   "!has(object.spec.securityContext.runAsUser) && object.spec.containers.all(c, !has(c.securityContext.runAsUser))", // OpenShift
 }
 
-// newPolicies creates policies for the pods of the namespace strict. Each policy also has a
-// namespace of its own, in which newPolicies waits until the policy denies a pod without any of
-// these fields.
+// newPolicies creates policies for the pods of the namespace strict. Each policy also has its
+// own namespace, in which newPolicies waits until the policy denies a pod without any of these
+// fields.
 func newPolicies(ctx context.Context, expressions map[string]string) {
 	GinkgoHelper()
 	for name, expression := range expressions {

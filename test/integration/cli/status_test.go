@@ -11,7 +11,6 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
-	authorizationv1 "k8s.io/api/authorization/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -132,16 +131,11 @@ func viewer(ctx context.Context, name, namespace string) string {
 		_, err = env.client.RbacV1().RoleBindings(namespace).Create(ctx, &rbacv1.RoleBinding{ObjectMeta: meta, RoleRef: view, Subjects: subjects}, metav1.CreateOptions{})
 	}
 	Expect(err).NotTo(HaveOccurred())
-	Eventually(ctx, func(ctx context.Context) (bool, error) { // the API server knows the role
-		review, err := env.client.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-			User: name, ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: namespace, Verb: "list", Resource: "serviceaccounts"},
-		}}, metav1.CreateOptions{})
-		return err == nil && review.Status.Allowed, err
-	}).Should(BeTrue())
+	waitToList(ctx, name, namespace, "", "serviceaccounts")
 	return user(name)
 }
 
-// A user who may not create pods gets no false response.
+// A user who may not create pods must not get a wrong answer.
 var _ = Describe("status for a reader", Ordered, func() {
 	var inOne, inAll string
 	BeforeAll(func(ctx SpecContext) {
@@ -300,7 +294,8 @@ warning: no restart replaces the pods of deployment/paused
 		payments, err := env.client.AppsV1().Deployments("forged").Get(ctx, "payments", metav1.GetOptions{})
 		Expect(err).NotTo(HaveOccurred())
 		forged := newPod("forged", "cart")
-		// Everybody who can create pods can usually read the UID. No controller removes this reference.
+		// Anyone who can create pods can usually read the UID. No controller removes this
+		// reference.
 		forged.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "Deployment", Name: "payments", UID: payments.UID, Controller: new(true)}}
 		_, err = env.client.CoreV1().Pods("forged").Create(ctx, forged, metav1.CreateOptions{})
 		Expect(err).NotTo(HaveOccurred())

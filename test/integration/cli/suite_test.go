@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package cli tests the commands of lanyard against a real kube-apiserver with the
-// webhook, the guard and the fences, as deploy/ registers them. What the commands
-// print is compared with the files in testdata; "go test -update" writes them.
+// webhook, the guard and the fences, as deploy/ registers them. It compares the output
+// of the commands with the files in testdata, which "go test -update" writes.
 package cli
 
 import (
@@ -16,11 +16,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	gomegatypes "github.com/onsi/gomega/types"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -52,7 +52,7 @@ var dryRun = metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
 
 func TestCLI(t *testing.T) {
 	RegisterFailHandler(Fail)
-	SetDefaultEventuallyTimeout(time.Minute)
+	SetDefaultEventuallyTimeout(controlplane.Patience)
 	suite, reporter := GinkgoConfiguration()
 	suite.RandomizeAllSpecs = true
 	RunSpecs(t, "cli", suite, reporter)
@@ -60,7 +60,7 @@ func TestCLI(t *testing.T) {
 
 var _ = BeforeSuite(func(ctx SpecContext) {
 	dir := GinkgoT().TempDir()
-	// kubectl's cache of discovery. Another API server may have had the same port.
+	// Set kubectl's discovery cache, because another API server may have had the same port.
 	GinkgoT().Setenv("KUBECACHEDIR", filepath.Join(dir, "cache"))
 	binary, err := webhook.Build(ctx, dir, false)
 	Expect(err).NotTo(HaveOccurred())
@@ -88,13 +88,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	}
 
 	newNamespace(ctx, "shop")
-	Eventually(ctx, func(ctx context.Context) (map[string]string, error) {
-		account, err := env.client.CoreV1().ServiceAccounts("shop").Create(ctx, serviceAccount("cart", map[string]string{"lanyard.dev/aws-role-arn": role}), dryRun)
-		if err != nil {
-			return nil, err
-		}
-		return account.Labels, nil
-	}).Should(HaveKey("lanyard.dev/identity"))
+	waitForLabels(ctx)
 	newServiceAccount(ctx, "shop", "cart", map[string]string{"lanyard.dev/aws-role-arn": role, "lanyard.dev/aws-region": "eu-central-1"})
 	Eventually(ctx, func(ctx context.Context) (map[string]string, error) {
 		pod, err := env.client.CoreV1().Pods("shop").Create(ctx, newPod("probe", "cart"), dryRun)
@@ -104,6 +98,18 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 		return pod.Annotations, nil
 	}).Should(HaveKey("lanyard.dev/injected"))
 })
+
+// waitForLabels waits until the API server calls the webhook that labels ServiceAccounts.
+func waitForLabels(ctx context.Context) {
+	GinkgoHelper()
+	Eventually(ctx, func(ctx context.Context) (map[string]string, error) {
+		account, err := env.client.CoreV1().ServiceAccounts("shop").Create(ctx, serviceAccount("probe", map[string]string{"lanyard.dev/aws-role-arn": role}), dryRun)
+		if err != nil {
+			return nil, err
+		}
+		return account.Labels, nil
+	}).Should(HaveKey("lanyard.dev/identity"))
+}
 
 // failClosed sets the failurePolicy that the chart sets without a guard.
 func failClosed(ctx context.Context) {
@@ -185,11 +191,25 @@ func reader(ctx context.Context, name string) string {
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name}},
 	}, metav1.CreateOptions{})
 	Expect(err).NotTo(HaveOccurred())
+	waitToList(ctx, name, "", "", "serviceaccounts")
 	return user(name)
 }
 
-// changing are the parts of a command and its output that differ between runs, and what
-// stands for them in testdata.
+// waitToList waits until a user may list a resource in a namespace, or in all: the API server
+// learns of roles and their bindings from watches.
+func waitToList(ctx context.Context, user, namespace, group, resource string) {
+	GinkgoHelper()
+	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		User: user, ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "list", Namespace: namespace, Group: group, Resource: resource},
+	}}
+	Eventually(ctx, func(ctx context.Context) (bool, error) {
+		answer, err := env.client.AuthorizationV1().SubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
+		return err == nil && answer.Status.Allowed, err
+	}).Should(BeTrue())
+}
+
+// changing lists the parts of a command and its output that differ between runs, and
+// their replacements in testdata.
 var changing = []struct {
 	pattern *regexp.Regexp
 	text    string

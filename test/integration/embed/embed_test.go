@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package embed_test runs pkg/webhook in a manager of controller-runtime, with its
-// webhook server and its cache, against a real kube-apiserver. It must decide as
-// the golden cases say.
+// webhook server and its cache, against a real kube-apiserver. Its decisions must be
+// those of the golden cases.
 package embed_test
 
 import (
@@ -16,7 +16,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -43,8 +42,7 @@ const (
 	// namespace and serviceAccount are those of the golden cases.
 	namespace      = "team"
 	serviceAccount = "app"
-	patience       = time.Minute
-	// config has a custom provider and a mapping, which no golden case uses.
+	// config contains a custom provider and a mapping, which no golden case uses.
 	config = `providers:
 - name: example
   audience: example.com
@@ -81,7 +79,7 @@ func goldenCases() []*decisions.Case {
 	return slices.DeleteFunc(cases, (*decisions.Case).IsEphemeral)
 }
 
-// inPlace are handlers that serve in place of the first ones, or nil if there is none.
+// inPlace contains handlers that replace the first ones, or is nil if there are none.
 var inPlace atomic.Pointer[map[string]http.Handler]
 
 // switching is a webhook server whose handlers can be replaced.
@@ -98,7 +96,7 @@ func (s switching) Register(path string, first http.Handler) {
 	}))
 }
 
-// another is the running manager, for webhooks that serve in place of the first ones.
+// another is the running manager, for webhooks that replace the first ones.
 type another struct {
 	ctrl.Manager
 	server recording
@@ -156,7 +154,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	go func() { ended <- mgr.Start(running) }()
 	DeferCleanup(func() {
 		stop()
-		Eventually(ended).WithTimeout(patience).Should(Receive(BeNil()))
+		Eventually(ended).WithTimeout(controlplane.Patience).Should(Receive(BeNil()))
 	})
 
 	By("registering them")
@@ -170,11 +168,11 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 		pod.Spec.Containers = []corev1.Container{{Name: "main", Image: "image"}}
 		got, err := create(ctx, pod)
 		return got.Annotations, err
-	}).WithTimeout(patience).Should(HaveKeyWithValue("lanyard.dev/injected", "token"))
+	}).WithTimeout(controlplane.Patience).Should(HaveKeyWithValue("lanyard.dev/injected", "token"))
 })
 
-// register registers the mutating webhooks of deploy/ at url. The validating one
-// would not let the malformed ServiceAccounts of the golden cases in.
+// register registers the mutating webhooks of deploy/ at url. The validating one would
+// deny the malformed ServiceAccounts of the golden cases.
 func register(ctx context.Context, url string, ca []byte) {
 	configuration, err := support.ReadMutating(deployDir)
 	Expect(err).NotTo(HaveOccurred())
@@ -190,8 +188,8 @@ func register(ctx context.Context, url string, ca []byte) {
 	Expect(err).NotTo(HaveOccurred())
 }
 
-// writeServiceAccount gives the ServiceAccount these labels and annotations, and returns the annotations as
-// the webhook leaves them. The webhook keeps the label of the ServiceAccount.
+// writeServiceAccount gives the ServiceAccount these labels and annotations, and returns the
+// annotations after the webhook. The webhook keeps the label of the ServiceAccount.
 func writeServiceAccount(ctx context.Context, labels, annotations map[string]string) map[string]string {
 	GinkgoHelper()
 	object := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: serviceAccount, Labels: labels, Annotations: annotations}}
@@ -243,7 +241,7 @@ var _ = Describe("Embedded in a manager, Lanyard", func() {
 					g.Expect(err).NotTo(HaveOccurred())
 					compare(g, &want, got)
 				}
-			}).WithTimeout(patience).Should(Succeed())
+			}).WithTimeout(controlplane.Patience).Should(Succeed())
 		})
 	}
 
@@ -275,7 +273,7 @@ var _ = Describe("Embedded in a manager, Lanyard", func() {
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(got.Annotations).To(HaveKeyWithValue("lanyard.dev/injected", "aws,example"))
 			g.Expect(variables(got.Spec.Containers[0].Env)).To(HaveKeyWithValue("EXAMPLE_ROLE", "role/loki/eu"))
-		}).WithTimeout(patience).Should(Succeed())
+		}).WithTimeout(controlplane.Patience).Should(Succeed())
 	})
 
 	DescribeTable("denies a configuration file", func(config, want string) {

@@ -37,6 +37,10 @@ import (
 // if a request names none. kubeadm and most distributions use the same value.
 const DefaultServiceAccountIssuer = "https://kubernetes.default.svc.cluster.local"
 
+// Patience is how long a test waits for what usually happens within a second. On a machine under
+// full load it takes up to a minute, and only what hangs takes longer than this.
+const Patience = 5 * time.Minute
+
 const (
 	// startTimeout limits the start of each process. A start usually takes
 	// seconds, but minutes on a machine under full load.
@@ -78,10 +82,10 @@ type ControlPlane struct {
 // binaries are those in $KUBEBUILDER_ASSETS, or else in bin/controlplane of the
 // repository that contains the working directory.
 //
-// If ctx ends, Start fails, but only after envtest's own wait for a process has
-// ended. If Start fails, it leaves no processes and no directory. The caller
-// must stop the control plane with Stop. Cancelling ctx does not stop it, and
-// neither does the end of the calling process.
+// If ctx ends, Start fails, but only when envtest's own wait for a process is over. If
+// Start fails, it leaves no processes and no directory. The caller must stop the
+// control plane with Stop. Cancelling ctx does not stop it, and neither does the end of
+// the calling process.
 func Start(ctx context.Context, opts Options) (*ControlPlane, error) {
 	assets := opts.Assets
 	if assets == "" {

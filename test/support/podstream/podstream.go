@@ -1,8 +1,8 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package podstream creates pods all the time, and counts their outcomes while the webhook
-// is disturbed.
+// Package podstream creates pods continuously while the webhook is disturbed, and counts
+// their outcomes.
 package podstream
 
 import (
@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 
+	"github.com/lanyard-dev/lanyard/test/support/controlplane"
 	"github.com/lanyard-dev/lanyard/test/support/process"
 )
 
@@ -33,7 +34,7 @@ type Counts struct {
 	Identity, NoIdentity Outcome
 }
 
-// Pods returns the number of pods, whatever became of them.
+// Pods returns the number of pods, whatever their outcome.
 func (c *Counts) Pods() int { return c.Identity.pods() + c.NoIdentity.pods() }
 
 // Outcome holds the results for one kind of pod.
@@ -84,12 +85,13 @@ type Stream struct {
 }
 
 const (
-	// retryInterval is the time before a pod is tried again.
+	// retryInterval is the time before an object is tried again.
 	retryInterval = 200 * time.Millisecond
-	// atOnce limits the pods that wait for a response: the API server rejects others.
-	atOnce = 100
-	// awaitTimeout limits Await. A busy machine creates a few pods per second.
-	awaitTimeout = 5 * time.Minute
+	// atOnce limits the pods that wait for a response: with more, each of them would wait
+	// longer on a slow machine, up to the timeout of the webhook.
+	atOnce = 20
+	// awaitTimeout limits Await. A busy machine creates a pod per second.
+	awaitTimeout = 10 * time.Minute
 )
 
 // The ServiceAccounts in a stream's namespace.
@@ -127,7 +129,7 @@ func (s *Stream) Await(ctx context.Context, n int, count func(*Counts) int) erro
 	})
 }
 
-// More waits until so many pods more have been counted.
+// More waits until this many more pods have been counted.
 func (s *Stream) More(ctx context.Context, pods int) error {
 	s.mu.Lock()
 	pods += s.counts.Pods()
@@ -140,18 +142,18 @@ func (s *Stream) More(ctx context.Context, pods int) error {
 // the webhook for ServiceAccounts has failurePolicy Fail.
 func CreateServiceAccount(ctx context.Context, client typedcorev1.ServiceAccountInterface, account *corev1.ServiceAccount) error {
 	var last error
-	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, 2*time.Minute, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(ctx, retryInterval, controlplane.Patience, true, func(ctx context.Context) (bool, error) {
 		_, last = client.Create(ctx, account, metav1.CreateOptions{})
 		return !apierrors.IsInternalError(last), nil
 	})
 	return errors.Join(last, err)
 }
 
-// WaitLabelled waits until the API server labels a ServiceAccount that asks for an identity,
-// as the policies of deploy/policies make it do. One that is written before would stay without
-// the label, and its pods without credentials.
+// WaitLabelled waits until the policies of deploy/policies make the API server label a
+// ServiceAccount that asks for an identity. One that is written earlier would never get the
+// label, and its pods no credentials.
 func WaitLabelled(ctx context.Context, client kubernetes.Interface) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, controlplane.Patience)
 	defer cancel()
 	probe := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "probe", Annotations: map[string]string{"lanyard.dev/audience": "probe"}}}
 	return process.Poll(ctx, "a ServiceAccount to be labelled", func(ctx context.Context) error {
@@ -195,7 +197,8 @@ func (s *Stream) create(ctx context.Context, i int) {
 	}
 	start := time.Now()
 	got, err := Create(ctx, s.client, s.namespace, pod)
-	for account == WithIdentity && apierrors.IsForbidden(err) && time.Since(start) < s.retry {
+	// The API server has not looked at a pod for which it is too busy.
+	for apierrors.IsTooManyRequests(err) || account == WithIdentity && apierrors.IsForbidden(err) && time.Since(start) < s.retry {
 		time.Sleep(retryInterval)
 		got, err = Create(ctx, s.client, s.namespace, pod)
 	}
@@ -220,8 +223,8 @@ func (s *Stream) create(ctx context.Context, i int) {
 	}
 }
 
-// Create creates a pod in a dry run. It does not retry: client-go does, after a
-// denial that is worth a second try.
+// Create creates a pod in a dry run. It does not retry, but client-go does after some
+// denials.
 func Create(ctx context.Context, client kubernetes.Interface, namespace string, pod *corev1.Pod) (*corev1.Pod, error) {
 	created := new(corev1.Pod)
 	err := client.CoreV1().RESTClient().Post().Namespace(namespace).Resource("pods").MaxRetries(0).

@@ -20,7 +20,7 @@ import (
 type method struct {
 	// tool is helm or kustomize.
 	tool string
-	// certificates is selfManaged, whose certificates are renewed soon, or certManager.
+	// certificates is selfManaged, with certificates that are renewed soon, or certManager.
 	certificates string
 }
 
@@ -30,8 +30,8 @@ const (
 	selfManaged = "self-managed"
 	certManager = "cert-manager"
 
-	// They are renewed after two thirds. The last third is for a busy machine.
-	caDuration, certificateDuration = "75s", "25s"
+	// They are renewed after two thirds of this time. The last third is for a busy machine.
+	caDuration, certificateDuration = "120s", "40s"
 )
 
 // String returns the name of the method.
@@ -56,7 +56,7 @@ func (m method) up(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
-	_, err := cluster.Run(ctx, "kubectl", "rollout", "status", "deployment/"+framework.Deployment, "--namespace", framework.Namespace, "--timeout", "3m")
+	_, err := cluster.Run(ctx, "kubectl", "rollout", "status", "deployment/"+framework.Deployment, "--namespace", framework.Namespace, "--timeout", framework.Patience.String())
 	return err
 }
 

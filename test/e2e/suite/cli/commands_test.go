@@ -14,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/lanyard-dev/lanyard/test/e2e/clouds/journal"
-	"github.com/lanyard-dev/lanyard/test/e2e/expect"
 	"github.com/lanyard-dev/lanyard/test/e2e/framework"
 )
 
@@ -28,7 +27,7 @@ var (
 )
 
 var _ = Describe("lanyard in a terminal", Ordered, ContinueOnFailure, func() {
-	// Not AfterAll: the cleanup of the last spec would be after it.
+	// AfterAll would run before the cleanup of the last spec.
 	BeforeAll(func() {
 		DeferCleanup(func(ctx SpecContext) {
 			for len(ends) > 0 {
@@ -171,9 +170,11 @@ var _ = Describe("lanyard in a terminal", Ordered, ContinueOnFailure, func() {
 			scale(ctx, "2")
 			Expect(cluster.WaitInjected(ctx, shop, "cart")).To(Succeed())
 		})
-		// For a moment, the node still forwards calls to the last replica, and the error
-		// is another error.
+		// For a moment, the node still forwards calls to the last replica, which results
+		// in another error.
 		Eventually(ctx, callWebhook).Should(MatchError(ContainSubstring("connection refused")))
+		// The API server learns later that the guard is whole again.
+		Eventually(ctx, createPod).Should(MatchError(ContainSubstring("lanyard-guard-pods")))
 		checkPage.record(ctx, &recording{when: "No replica of the webhook runs.", command: "lanyard check", code: 1})
 		explainPage.record(ctx, &recording{
 			when:    "No replica of the webhook runs, so the guard denies new pods.",
@@ -198,14 +199,22 @@ func scale(ctx context.Context, replicas string) {
 	GinkgoHelper()
 	_, err := cluster.Run(ctx, "kubectl", "scale", "deployment/"+framework.Deployment, "--namespace", framework.Namespace, "--replicas", replicas)
 	Expect(err).NotTo(HaveOccurred())
-	_, err = cluster.WaitReady(ctx, expect.Patience)
+	_, err = cluster.WaitReady(ctx)
 	Expect(err).NotTo(HaveOccurred())
 }
 
-// callWebhook lets the API server call the webhooks of all installations, by a dry run.
+// callWebhook makes the API server call the webhooks of all installations, with a dry run.
 func callWebhook(ctx context.Context) error {
+	return dryRun(ctx, map[string]string{"lanyard.dev/probe": "true"})
+}
+
+// createPod creates a pod that needs credentials, as a dry run.
+func createPod(ctx context.Context) error { return dryRun(ctx, nil) }
+
+// dryRun creates a pod of the ServiceAccount cart with the labels, as a dry run.
+func dryRun(ctx context.Context, labels map[string]string) error {
 	pod := framework.SDKPod("cart", framework.Go, journal.AWS)
-	pod.Labels = map[string]string{"lanyard.dev/probe": "true"}
+	pod.Labels = labels
 	_, err := cluster.CoreV1().Pods(shop).Create(ctx, pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	return err
 }

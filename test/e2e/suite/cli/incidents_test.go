@@ -39,8 +39,8 @@ func readIncidents() (functions string, all []incident) {
 	return file.Functions, file.Incidents
 }
 
-// answerTime is how long an engineer may wait for an answer.
-const answerTime = 2 * time.Minute
+// answerTime limits the wait for an answer. It is short, because there are many incidents.
+const answerTime = 5 * time.Minute
 
 // describeIncidents adds the specs of the incidents. It must be called in the container of
 // the suite, because the incidents need the installation.
@@ -69,7 +69,8 @@ func incidents() {
 			return
 		}
 		namespace := "incident-" + i.ID
-		// The pods are never looked into: they need no restricted profile.
+		// The containers of the pods do not matter, so they need not comply with the profile
+		// restricted.
 		Expect(cluster.CreateNamespace(ctx, namespace, map[string]string{"pod-security.kubernetes.io/enforce": "baseline"})).To(Succeed())
 		DeferCleanup(func(ctx SpecContext) error { return cluster.DeleteNamespace(ctx, namespace) })
 		if i.Undo != "" {

@@ -1,9 +1,9 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cli_test runs the commands of lanyard in terminals, with and without
-// colours, against a whole cluster and emulated clouds. What the terminals show is
-// compared with the recordings in testdata/pages; the flag -update writes them.
+// Package cli_test runs the commands of lanyard in terminals, with and without colours,
+// against a whole cluster and emulated clouds. It compares the screens with the
+// recordings in testdata/pages, which the flag -update writes.
 package cli_test
 
 import (
@@ -45,7 +45,7 @@ var (
 	cluster *framework.Cluster
 	clouds  *framework.Clouds
 	install = framework.Install{Values: []string{"shutdownDelaySeconds=0"}}
-	// user is who types the commands: their directory, and their environment.
+	// user is the user who types the commands: their directory, and their environment.
 	user struct {
 		directory   string
 		environment []string
@@ -69,12 +69,12 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	var err error
 	cluster, err = framework.Connect()
 	Expect(err).NotTo(HaveOccurred())
-	// status lists all namespaces, also those that other suites are deleting.
+	// status lists all namespaces, including those that other suites are deleting.
 	Eventually(ctx, terminating).Should(BeEmpty())
 	clouds, err = cluster.StartClouds(ctx, trust)
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func(ctx SpecContext) error { return clouds.Stop(ctx) })
-	setUpUser(ctx)
+	setUpUser()
 })
 
 // terminating returns the namespaces that are being deleted.
@@ -94,7 +94,7 @@ func terminating(ctx context.Context) ([]string, error) {
 
 // setUpUser makes a directory, and the programs lanyard and kubectl
 // lanyard. The clouds are reached through a proxy.
-func setUpUser(ctx context.Context) {
+func setUpUser() {
 	GinkgoHelper()
 	user.directory = GinkgoT().TempDir()
 	programs := GinkgoT().TempDir()
@@ -102,7 +102,7 @@ func setUpUser(ctx context.Context) {
 		Expect(os.Symlink(filepath.Join(cluster.Root, "bin", "lanyard"), filepath.Join(programs, name))).To(Succeed())
 	}
 	n := newInternet()
-	n.addClouds(ctx, emulator.Hosts(), clouds.CA())
+	n.addClouds(emulator.Hosts(), clouds.CA())
 	n.addSite("issuer.example.com", "/production", filepath.Join(user.directory, "issuer"))
 	// This name is not public, but it is the issuer of the cluster.
 	n.addServer("kubernetes.default.svc.cluster.local", cached(filepath.Join(user.directory, "cluster")))
@@ -143,7 +143,7 @@ func installed(ctx context.Context) {
 	isInstalled = true
 	Expect(install.Up(ctx, cluster)).To(Succeed())
 	atTheEnd(func(ctx context.Context) error { return install.Down(ctx, cluster) })
-	Expect(cluster.WaitReady(ctx, expect.Patience)).To(HaveLen(2))
+	Expect(cluster.WaitReady(ctx)).To(HaveLen(2))
 	setUp(ctx, shop, nil, shopAccounts)
 	setUp(ctx, staging, nil, stagingAccounts)
 	setUp(ctx, legacy, map[string]string{"lanyard.dev/inject": "disabled"}, legacyAccounts)
@@ -185,7 +185,7 @@ func newDeployment(ctx context.Context, name, cloud string) {
 // ones are gone.
 func rolledOut(ctx context.Context, name string) {
 	GinkgoHelper()
-	_, err := cluster.Run(ctx, "kubectl", "rollout", "status", "deployment/"+name, "--namespace", shop, "--timeout", "2m")
+	_, err := cluster.Run(ctx, "kubectl", "rollout", "status", "deployment/"+name, "--namespace", shop, "--timeout", expect.Patience.String())
 	Expect(err).NotTo(HaveOccurred())
 	Eventually(ctx, func(ctx context.Context) error {
 		pods, err := cluster.CoreV1().Pods(shop).List(ctx, metav1.ListOptions{LabelSelector: "app=" + name})

@@ -107,7 +107,7 @@ var changing = []struct {
 	pattern *regexp.Regexp
 	text    string
 }{
-	// The build of a release has links to its version.
+	// The build of a release links to its version.
 	{regexp.MustCompile(`/blob/v[^/]+/`), "/blob/main/"},
 	{regexp.MustCompile(`20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ`), "TIME"},
 	{regexp.MustCompile(`Kubernetes is v1\.\d+\.\d+\S*`), "Kubernetes is VERSION"},
@@ -142,14 +142,14 @@ func (t *tools) compare(name, got string) {
 	Expect(got).To(Equal(string(want)), "%s; -update writes it", file)
 }
 
-// watch is the pods that run, and the credentials that each of them must have at all times.
+// watch contains the running pods, and the credentials that each of them must have at all times.
 type watch struct {
 	want map[string]string // by UID
 	read map[string]int    // lines read, by UID
 }
 
-// see notes pods that are new, after a restart. want returns the credentials of a new pod
-// of a workload.
+// see adds the pods that are new after a restart. want returns the credentials of a new
+// pod of a workload.
 func (w *watch) see(ctx context.Context, want func(*workload40) string) {
 	GinkgoHelper()
 	known := w.want
@@ -193,17 +193,17 @@ func (w *watch) check(ctx context.Context) {
 	GinkgoWriter.Printf("read the credentials of %d pods in %v\n", len(pods), time.Since(start).Round(time.Millisecond))
 }
 
-// readsOnly checks that a pod has read only these credentials since its start, and more
-// often than before. It returns how often.
+// readsOnly checks that a pod has read only these credentials since its start, and
+// again since the last check. It returns how often.
 func readsOnly(ctx context.Context, pod *corev1.Pod, want string, before int) (times int) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
 		text, err := cluster.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{Container: app}).Do(ctx).Raw()
 		g.Expect(err).NotTo(HaveOccurred())
-		lines := strings.Split(strings.TrimSpace(string(text)), "\n")
-		if times = len(lines); lines[0] == "" {
-			times = 0
-		}
+		// The last line may not be written completely.
+		lines := strings.Split(string(text), "\n")
+		lines = lines[:len(lines)-1]
+		times = len(lines)
 		g.Expect(times).To(BeNumerically(">", before), "lines of pod %s/%s", pod.Namespace, pod.Name)
 		if states := slices.Compact(lines); !slices.Equal(states, []string{want}) {
 			StopTrying(fmt.Sprintf("pod %s/%s: got credentials %q, want %q at all times", pod.Namespace, pod.Name, states, want)).Now()
@@ -256,15 +256,24 @@ func waitLanyard(ctx context.Context, called bool) {
 	}).WithContext(ctx).Should(Succeed())
 }
 
-// waitPods waits until all pods of the workloads run.
+// waitPods waits until all workloads have their pods, and all pods run.
 func waitPods(ctx context.Context) {
 	GinkgoHelper()
-	Eventually(func(g Gomega) {
-		pods := running(ctx)
-		for _, pod := range pods {
-			g.Expect(pod.Status.Phase).To(Equal(corev1.PodRunning), pod.Namespace+"/"+pod.Name)
+	var want []string
+	for _, w := range readTable() {
+		if w.Status != "no pods" {
+			want = append(want, w.id())
 		}
-		g.Expect(len(pods)).To(BeNumerically(">=", 40))
+	}
+	Expect(len(want)).To(BeNumerically(">=", 40))
+	Eventually(func(g Gomega) {
+		var got []string
+		for _, pod := range running(ctx) {
+			g.Expect(pod.Status.Phase).To(Equal(corev1.PodRunning), pod.Namespace+"/"+pod.Name)
+			got = append(got, workloadOf(pod).id())
+		}
+		slices.Sort(got) // a DaemonSet has a pod on each node
+		g.Expect(slices.Compact(got)).To(ConsistOf(want))
 	}).WithContext(ctx).WithPolling(time.Second).Should(Succeed())
 }
 
@@ -332,14 +341,14 @@ func verified(ctx context.Context, t *tools, want func(*workload40) string) {
 	Expect(got).To(Equal(all))
 }
 
-// combination is how the peers are registered.
+// combination is a way in which the peers are registered.
 type combination struct {
 	name   string
 	change func(*admissionregistrationv1.MutatingWebhookConfiguration)
 }
 
-// combinations are both orders with both policies. Each peer is called before Lanyard in
-// one order, and after Lanyard in the other order.
+// combinations returns both orders with both policies. Each peer is called before
+// Lanyard in one order, and after Lanyard in the other order.
 func combinations() []combination {
 	var all []combination
 	for _, policy := range []admissionregistrationv1.ReinvocationPolicyType{admissionregistrationv1.NeverReinvocationPolicy, admissionregistrationv1.IfNeededReinvocationPolicy} {
@@ -371,7 +380,7 @@ var _ = Describe("A switch of 40 workloads", Ordered, func() {
 		}
 		t = newTools()
 		DeferCleanup(func(ctx SpecContext) {
-			// Gone already, unless a spec failed.
+			// This is already gone, unless a spec failed.
 			t.run(ctx, "helm uninstall lanyard --namespace lanyard-system --wait || true; kubectl delete namespace lanyard-system")
 		})
 		Expect(others.register(ctx)).To(Succeed())
@@ -418,7 +427,7 @@ var _ = Describe("A switch of 40 workloads", Ordered, func() {
 			t.must(ctx, "kubectl rollout restart deployment/plain --namespace "+namespace)
 		}
 		for _, namespace := range switched {
-			t.must(ctx, "kubectl rollout status deployment/plain --timeout 1m --namespace "+namespace)
+			t.must(ctx, "kubectl rollout status deployment/plain --timeout "+framework.Patience.String()+" --namespace "+namespace)
 		}
 		w.see(ctx, (*workload40).beside)
 		w.check(ctx)

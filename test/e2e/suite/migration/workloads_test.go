@@ -30,7 +30,7 @@ import (
 // table.
 var switched = map[string]string{"eks": "switch-eks", "azure": "switch-azure", "azure-older": "switch-azure-older", "gcp": "switch-gcp"}
 
-// app is the container of each workload whose credentials the table has.
+// app is the container of each workload whose credentials are in the table.
 const app = "app"
 
 //go:embed testdata/workloads.yaml
@@ -264,7 +264,7 @@ func restart(ctx context.Context, t *tools) {
 	}
 	for namespace, list := range names {
 		for _, name := range list {
-			t.must(ctx, "kubectl rollout status --timeout 2m --namespace "+namespace+" "+name)
+			t.must(ctx, "kubectl rollout status --timeout "+framework.Patience.String()+" --namespace "+namespace+" "+name)
 		}
 	}
 }

@@ -25,9 +25,9 @@ import (
 
 const (
 	// pods is the number of pods while the webhook is gone. A node of two cores cannot run
-	// so many at once: one pod of ten runs, and the others wait for a scheduler.
+	// so many at once, so one pod of ten runs, and the others wait for a scheduler.
 	pods, runs = 200, 10
-	// fewest is the least number of pods before and after the API server is killed.
+	// fewest is the minimum number of pods before and after the API server is killed.
 	fewest = 20
 	// gate keeps a pod from being scheduled.
 	gate = "lanyard.dev/e2e"
@@ -51,16 +51,17 @@ func beside() {
 		checker.Begin(name, framework.Go, granted)
 		_, err := cluster.Run(ctx, "kubectl", "scale", "deployment/"+framework.Deployment, "--namespace", framework.Namespace, "--replicas", "0")
 		Expect(err).NotTo(HaveOccurred())
-		_, err = cluster.WaitReady(ctx, expect.Patience)
+		_, err = cluster.WaitReady(ctx)
 		Expect(err).NotTo(HaveOccurred())
-		Expect(webhookResponds(ctx)).NotTo(Succeed())
+		Eventually(ctx, webhookResponds).ShouldNot(Succeed())
 		// The webhook for ServiceAccounts has failurePolicy Fail.
 		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{
 			Name: "outage", Annotations: map[string]string{"lanyard.dev/aws-role-arn": identities.Role, "lanyard.dev/aws-region": "eu-central-1"},
 		}}
 		_, err = cluster.CoreV1().ServiceAccounts(namespace).Create(ctx, account, metav1.CreateOptions{})
 		Expect(err).NotTo(HaveOccurred())
-		Expect(dryRun(ctx, namespace, account.Name)).To(Succeed())
+		// The guard may know of the ServiceAccount before the policies do.
+		Eventually(ctx, dryRun).WithArguments(namespace, account.Name).Should(Succeed())
 
 		var running []*corev1.Pod
 		for i := range pods {
@@ -107,7 +108,8 @@ func restart() {
 		Eventually(ctx, func(g Gomega) {
 			server, err := cluster.CoreV1().Pods(metav1.NamespaceSystem).Get(ctx, servers.Items[0].Name, metav1.GetOptions{})
 			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect(framework.Container(server, "kube-apiserver").RestartCount).To(Equal(before + 1))
+			// On a busy machine, the kubelet may find the new one too slow, and start another.
+			g.Expect(framework.Container(server, "kube-apiserver").RestartCount).To(BeNumerically(">", before))
 		}).Should(Succeed())
 		Eventually(ctx, created.Load).Should(BeNumerically(">=", created.Load()+fewest))
 		tried := end()
@@ -128,7 +130,7 @@ func restart() {
 }
 
 // creating creates ten pods per second until end is called, which returns how many were
-// tried. created is how many the server has confirmed.
+// tried. created is the number of pods that the server has confirmed.
 func creating(ctx context.Context) (created *atomic.Int64, end func() int) {
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup

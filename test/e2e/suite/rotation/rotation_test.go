@@ -101,13 +101,13 @@ var _ = It("Each SDK uses a rotated token without a restart of its pod", Label("
 				entries, err := clouds.Journal(ctx)
 				g.Expect(err).NotTo(HaveOccurred())
 				expectRotated(g, expect.OfPod(entries, p.pod, cloud))
-			}).WithContext(ctx).WithTimeout(lifetime + 30*time.Second).WithPolling(2 * time.Second).Should(Succeed())
+			}).WithContext(ctx).WithTimeout(lifetime + expect.Patience).WithPolling(2 * time.Second).Should(Succeed())
 			table.Set(p.row, p.language, cloud, "yes")
 		}
 	}
 })
 
-// whileInstalled installs Lanyard, and uninstalls it after do: running pods do not need it.
+// whileInstalled installs Lanyard, and uninstalls it after do, because running pods do not need it.
 func whileInstalled(ctx SpecContext, cluster *framework.Cluster, by method, do func()) {
 	GinkgoHelper()
 	Expect(by.Up(ctx, cluster)).To(Succeed())

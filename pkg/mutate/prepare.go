@@ -6,12 +6,103 @@ package mutate
 import (
 	"bytes"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
+	"sync"
 
 	"github.com/lanyard-dev/lanyard/internal/provider"
 	"github.com/lanyard-dev/lanyard/internal/rawjson"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
+
+// Prepared contains the additions to all pods of a ServiceAccount with the same Choice. It is
+// immutable.
+type Prepared struct {
+	annotations map[string]string // of the ServiceAccount
+	account     *annotations.ServiceAccount
+	identities  []annotations.Identity // without the one that is left to a peer
+	injection   *encodedInjection
+}
+
+// key contains everything that the result of Prepare depends on, except the settings and the
+// annotations of the ServiceAccount.
+type key struct {
+	namespace, serviceAccount string
+	expirationSeconds         int64
+	windows                   bool
+	leftToPeer                string
+}
+
+func (c *Choice) key() key {
+	return key{c.namespace, c.pod.read.ServiceAccountName, c.TokenExpirationSeconds, c.pod.read.Windows, c.LeftToPeer}
+}
+
+// Prepare computes the additions to pods of the ServiceAccount. It returns nil if the
+// ServiceAccount asks for no identity, or only for one that the pod gets from another
+// webhook. The error is a *reason.Error.
+func (c *Choice) Prepare(serviceAccount *annotations.Object) (*Prepared, error) {
+	account, err := Account(c.settings, serviceAccount)
+	if err != nil || account == nil {
+		return nil, err
+	}
+	expiration, errs := c.settings.Expiration(&c.Pod, account)
+	if len(errs) > 0 {
+		return nil, invalid("pod", c.name(), errs)
+	}
+	identities := slices.DeleteFunc(slices.Clone(account.Identities), func(i annotations.Identity) bool { return i.Provider.Name == c.LeftToPeer })
+	if len(identities) == 0 {
+		return nil, nil
+	}
+	injection := newInjection(provider.NewInjection(identities, &provider.Subject{
+		Namespace: serviceAccount.Namespace, ServiceAccount: serviceAccount.Name, MountPath: c.settings.TokenMountPath,
+		TokenExpirationSeconds: expiration, Windows: c.pod.read.Windows,
+	}))
+	injection.verify, injection.verifyImage = account.Verify, c.settings.VerifyImage
+	return &Prepared{annotations: serviceAccount.Annotations, account: account, identities: identities, injection: injection}, nil
+}
+
+// maxCached limits the memory of a Cache: an entry for three clouds takes about 10 kB.
+const maxCached = 512
+
+// Cache caches the results of Prepare, because most pods are replicas. All calls must use the
+// same settings. The zero value is ready to use, and safe for concurrent use.
+type Cache struct {
+	mu      sync.RWMutex
+	entries map[key]*Prepared
+}
+
+// Prepare returns the result of choice.Prepare, from the cache if possible.
+func (c *Cache) Prepare(choice *Choice, serviceAccount *annotations.Object) (*Prepared, error) {
+	if len(serviceAccount.Annotations) == 0 {
+		return choice.Prepare(serviceAccount) // which takes no time
+	}
+	key := choice.key()
+	if entry := c.get(key); entry != nil && maps.Equal(entry.annotations, serviceAccount.Annotations) {
+		return entry, nil
+	}
+	entry, err := choice.Prepare(serviceAccount)
+	if entry != nil {
+		c.put(key, entry)
+	}
+	return entry, err
+}
+
+func (c *Cache) get(k key) *Prepared {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.entries[k]
+}
+
+// put adds an entry. It empties a full cache, because entries in use are soon added again.
+func (c *Cache) put(k key, entry *Prepared) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.entries == nil || len(c.entries) >= maxCached {
+		c.entries = map[key]*Prepared{}
+	}
+	c.entries[k] = entry
+}
 
 // encodedInjection is a provider.Injection that is encoded once for the patches of many pods.
 // It is immutable.
@@ -66,7 +157,7 @@ func newInjection(injection *provider.Injection) *encodedInjection {
 			encoded := withValue(&v)
 			if v.PodName != "" {
 				result.podNames = true
-				field := fmt.Appendf(nil, `{"name":%s,"valueFrom":{"fieldRef":{"apiVersion":"v1","fieldPath":%s}}}`, quoted(v.Name), quoted(provider.PodNameField))
+				field := fmt.Appendf(nil, `{"name":%s,"valueFrom":{"fieldRef":{"apiVersion":"v1","fieldPath":%s}}}`, quoted(v.Name), quoted(annotations.PodNameField))
 				result.maxContainerBytes += max(0, len(encoded)-len(field))
 				encoded = field
 			}
