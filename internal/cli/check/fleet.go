@@ -37,7 +37,7 @@ func Fleet(members []Member, public *cloud.Documents) []finding.Finding {
 // fleetKeys compares the keys of the clusters with the published keys.
 func fleetKeys(members []Member, public *cloud.Documents) (found []finding.Finding) {
 	if public == nil {
-		return nil // the judgement of the issuer says why
+		return nil // the finding about the issuer says why
 	}
 	unknown := public.KeyIDs()
 	for _, m := range members {
@@ -121,7 +121,10 @@ func (k *checkCommand) fleet(ctx context.Context, own, public *cloud.Documents) 
 	for _, name := range k.fleetContexts {
 		add("context "+name, k.InContext(name), nil)
 	}
-	k.add("fleet", append(unread, Fleet(members, public)...)...)
+	if len(members) > 1 {
+		unread = append(unread, Fleet(members, public)...)
+	}
+	k.add("fleet", unread...)
 }
 
 // member reads a cluster. documents are its own, or nil if they were not read.

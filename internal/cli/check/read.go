@@ -28,7 +28,6 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
 	"github.com/lanyard-dev/lanyard/internal/cli/workload"
-	"github.com/lanyard-dev/lanyard/internal/exchange"
 	"github.com/lanyard-dev/lanyard/internal/finding"
 	"github.com/lanyard-dev/lanyard/internal/probe"
 	"github.com/lanyard-dev/lanyard/pkg/mutate/injected"
@@ -80,9 +79,9 @@ func (k *checkCommand) version(ctx context.Context) (version string, skew time.D
 	return info.GitVersion, skewOfDate(date, before, time.Now()), nil
 }
 
-// skewOfDate returns how far a clock is ahead of a server's clock, by the Date header of a response
-// that was sent between the two times. It returns 0 if there is no header. Date has a resolution of
-// one second.
+// skewOfDate returns how far a clock is ahead of a server's clock, given the Date header of a
+// response that was sent between the two times. It returns 0 if there is no header. Date has a
+// resolution of one second.
 func skewOfDate(date string, before, after time.Time) time.Duration {
 	at, err := http.ParseTime(date)
 	switch {
@@ -272,7 +271,7 @@ func (k *checkCommand) fences(ctx context.Context, registration *admissionregist
 // documents at that URL are checked and must be readable.
 func (k *checkCommand) issuer(ctx context.Context) {
 	cluster, err := cloud.FromCluster(ctx, k.client.CoreV1().RESTClient())
-	if apierrors.IsForbidden(err) { // without the message of the API server: the response is no object
+	if apierrors.IsForbidden(err) { // without the message of the API server: the response is not a Status
 		k.add("issuer", finding.NoRight("get "+cloud.DiscoveryPath, "the issuer cannot be read"))
 		return
 	}
@@ -282,7 +281,9 @@ func (k *checkCommand) issuer(ctx context.Context) {
 	}
 	var public *cloud.Documents
 	if at := cmp.Or(k.issuerURL, cluster.Discovery.Issuer); k.issuerURL != "" || k.caFile != "" || cloud.Public(at) {
-		public, err = k.published(ctx, at)
+		limited, cancel := context.WithTimeout(ctx, issuerTimeout)
+		public, err = cloud.FromURL(limited, k.internet, at)
+		cancel()
 	}
 	if k.issuerURL != "" && err != nil {
 		k.add("issuer", finding.Skip("", "Check the URL, and that this machine reaches it. To publish the documents: lanyard trust issuer --to PLACE", "issuer.md#publish-the-documents",
@@ -291,7 +292,7 @@ func (k *checkCommand) issuer(ctx context.Context) {
 	}
 	signing := ""
 	if public != nil {
-		signing, _ = cloud.SigningKey(ctx, k.CLI, k.client) // without the right, all keys must be public anyway
+		signing, _ = cloud.SigningKey(ctx, k.CLI, k.client) // without the right, all keys must still be public
 	}
 	found := Issuer(cluster, public, err, signing)
 	if injecting, err := k.survey.Injecting(ctx); err == nil {
@@ -303,15 +304,8 @@ func (k *checkCommand) issuer(ctx context.Context) {
 	}
 }
 
-// published reads the documents of an issuer.
-func (k *checkCommand) published(ctx context.Context, issuer string) (*cloud.Documents, error) {
-	client, err := exchange.NewClient(k.caFile)
-	if err != nil {
-		return nil, err
-	}
-	client.Timeout = 10 * time.Second
-	return cloud.FromURL(ctx, k.Progress(client), issuer)
-}
+// issuerTimeout is how long reading the documents of an issuer may take.
+const issuerTimeout = 10 * time.Second
 
 // rights checks whether the user may create the objects of an install.
 func (k *checkCommand) rights(ctx context.Context) []finding.Finding {
@@ -337,13 +331,13 @@ func (k *checkCommand) rights(ctx context.Context) []finding.Finding {
 
 // exchangeTokens adds a line for each token that was presented to its cloud.
 func (k *checkCommand) exchangeTokens(ctx context.Context) error {
-	client, err := exchange.NewClient(k.caFile)
-	if err != nil {
-		return err
-	}
-	target := cloud.Target{ServiceAccount: k.serviceAccount, Endpoint: k.endpoint, Client: k.Progress(client)}
+	target := cloud.Target{ServiceAccount: k.serviceAccount, Endpoint: k.endpoint, Client: k.internet}
 	if k.serviceAccount != "" || *k.Flags.Namespace != "" {
 		target.Namespace = k.namespace
+	}
+	if err := command.Exists(ctx, k.client, target.Namespace); err != nil {
+		k.add("exchange", noNamespace(k.namespace))
+		return nil
 	}
 	found, err := target.Exchange(ctx, k.CLI)
 	switch {
@@ -382,8 +376,8 @@ func (s *accounts) findings() []finding.Finding {
 	return append([]finding.Finding{Unguarded(s.namespace, s.unguarded, s.example, s.policies != nil)}, s.unread...)
 }
 
-// compiled reports whether the policies have the identities, so that they do not select ServiceAccounts
-// by the label.
+// compiled reports whether the policies contain the identities, and therefore ignore the label of
+// ServiceAccounts.
 func (s *accounts) compiled() bool { return s.policies.Compiled() }
 
 // readAccounts reads the ServiceAccounts of all namespaces or, without the right, of the namespace
@@ -411,8 +405,7 @@ func (k *checkCommand) accountsOf(ctx context.Context, registration *admissionre
 	}
 	exists := func(namespace *metav1.ObjectMeta) bool { return namespace.Name == k.namespace }
 	if scope == metav1.NamespaceAll && *k.Flags.Namespace != "" && !slices.ContainsFunc(list, exists) {
-		s.unread = append(s.unread, finding.Fail("namespace_not_found", "Correct the name. To see all: kubectl get namespaces", "cli/check.md",
-			"the namespace %s does not exist", k.namespace))
+		s.unread = append(s.unread, noNamespace(k.namespace))
 	}
 	for _, namespace := range list {
 		if cluster.CalledFor(registration, k.settings, namespace) {
@@ -444,8 +437,8 @@ func (k *checkCommand) addServiceAccount(s *accounts, object *metav1.PartialObje
 	}
 }
 
-// pods counts the pods by their states. It sends no dry run, because one for
-// each ServiceAccount would load the cluster, so it needs the settings of the webhook.
+// pods counts the pods by their states. It needs the settings of the webhook, because
+// it sends no dry runs: one for each ServiceAccount would load the cluster.
 func (k *checkCommand) pods(ctx context.Context, s *accounts) {
 	if s.compiled() {
 		k.add("pods", finding.DoesNotApply("pods were not compared with the annotations of ServiceAccounts: the identities are in the policies"))

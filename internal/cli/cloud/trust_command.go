@@ -19,7 +19,6 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
 	"github.com/lanyard-dev/lanyard/internal/exchange"
 	"github.com/lanyard-dev/lanyard/internal/finding"
-	"github.com/lanyard-dev/lanyard/internal/texts"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
@@ -57,7 +56,7 @@ func NewTrustCommand(c *command.CLI) *cobra.Command {
 			return k.runBundle(cmd.Context())
 		}
 		if len(args) < 2 {
-			return command.Usagef("got %s, want a provider and a ServiceAccount: %s trust aws|azure|gcp|PROVIDER NAME", texts.Count(len(args), "argument"), c.Name)
+			return command.Usagef("the provider or the ServiceAccount is missing: write %s trust aws|azure|gcp|PROVIDER NAME", c.Name)
 		}
 		k.provider = args[0]
 		return k.run(cmd.Context(), args[1:])
@@ -94,7 +93,8 @@ type trustCommand struct {
 
 	settings   *annotations.Settings
 	definition *annotations.Provider
-	// documents are those of the cluster's issuer, and keys the ones to upload, once they were read.
+	// documents and keys are those of the cluster's issuer and those to upload, once they have been
+	// read.
 	documents *Documents
 	keys      string
 }
@@ -133,9 +133,9 @@ func newCloudCommand(c *command.CLI, name string) *trustCommand {
 	return k
 }
 
-// serviceAccountNames parses the arguments NAME, serviceaccount/NAME or serviceaccount NAME,
+// ServiceAccountNames parses the arguments NAME, serviceaccount/NAME or serviceaccount NAME,
 // without an API server.
-func serviceAccountNames(cmd *cobra.Command, args []string) (names []string, err error) {
+func ServiceAccountNames(cmd *cobra.Command, args []string) (names []string, err error) {
 	types := []string{"serviceaccount", "serviceaccounts", "sa"}
 	if len(args) > 0 && slices.Contains(types, args[0]) {
 		args = args[1:]
@@ -214,7 +214,7 @@ func (k *trustCommand) given() (map[string]given, error) {
 }
 
 func (k *trustCommand) run(ctx context.Context, args []string) error {
-	names, err := serviceAccountNames(k.cmd, args)
+	names, err := ServiceAccountNames(k.cmd, args)
 	if err != nil {
 		return err
 	}
@@ -265,7 +265,7 @@ func (k *trustCommand) trust(t *Token) (Trust, error) {
 	return NewTrust(k.provider, t)
 }
 
-// format returns the format of an output for people, or an error for flags that do not fit together.
+// format returns the format of an output for people, or an error for flags that cannot be combined.
 func (k *trustCommand) format() (string, error) {
 	format := cmp.Or(k.Format, outputShell)
 	switch {

@@ -22,6 +22,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
@@ -48,11 +49,11 @@ type CLI struct {
 	// Name is how the user calls the program: lanyard, or kubectl lanyard.
 	Name  string
 	Flags *genericclioptions.ConfigFlags
-	// ConfigPath is the webhook's configuration file; empty to read it in the cluster.
+	// ConfigPath is the webhook's configuration file. If empty, it is read from the cluster.
 	ConfigPath string
 	// Webhook contains the settings of the webhook once they have been read. unread is the
-	// error for which they are the built-in defaults, and noted reports whether the user was
-	// warned.
+	// error because of which they are the built-in defaults, and noted reports whether the
+	// user was warned.
 	Webhook struct {
 		settings *annotations.Settings
 		Unread   error
@@ -68,8 +69,8 @@ type CLI struct {
 	progress *progress
 }
 
-// Rate limits of one client, as kubectl's for discovery. A command that sends more requests
-// sets its own limits.
+// Rate limits of one client, the same as kubectl's for discovery. A command that sends more
+// requests sets its own limits.
 const (
 	qps   = 50
 	burst = 300
@@ -181,8 +182,8 @@ func New(text string, args cobra.PositionalArgs, run func(cmd *cobra.Command, ar
 	return &cobra.Command{Use: use, Short: short, Long: long, Example: examples, Args: args, RunE: run}
 }
 
-// Finish completes a command and its subcommands: the examples show the name that
-// the user types, a command that only groups others shows their list, and no value of a flag is
+// Finish completes a command and its subcommands: examples show the name that the user
+// types, a command that only groups others lists them, and the value of a flag is not
 // taken for an argument.
 func (c *CLI) Finish(cmd *cobra.Command) {
 	cmd.Example = strings.ReplaceAll(cmd.Example, "  lanyard ", "  "+c.Name+" ")
@@ -199,6 +200,7 @@ func (c *CLI) Finish(cmd *cobra.Command) {
 			return Usagef("unknown command %q", args[0])
 		}
 	}
+	cmd.SetFlagErrorFunc(unknownFlag)
 	takes := cmd.Args
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if err := misplaced(cmd, args); err != nil || takes == nil {
@@ -266,9 +268,9 @@ func newClient[C any](c *CLI, newFor func(*rest.Config) (C, error)) (client C, e
 // requests and responses: tokens, and objects with Secrets.
 const maxVerbosity = 7
 
-// LogTo makes the libraries log up to a level of verbosity, such as 6 for each request. slog quotes the
-// text of the cluster in their messages. They log nothing at 0: the command prints the errors that they
-// return.
+// LogTo makes the libraries log up to a level of verbosity, such as 6 for each request. slog quotes
+// text from the cluster in their messages. At 0, they log nothing, because the command prints the
+// errors that they return.
 func LogTo(w io.Writer, level int) error {
 	if level <= 0 {
 		return nil
@@ -332,10 +334,26 @@ func (c *CLI) Exit(err error, help string) int {
 		f := finding.NoRight(right, "")
 		c.Note("%s", f.Fix)
 	}
+	if step := c.connection(err); step != "" {
+		c.Note("%s", step)
+	}
 	if isUsage || !c.Started {
 		c.Note("See '%s --help' for usage.", help)
 	}
 	return ExitFailed
+}
+
+// connection returns the next step after an error of the connection to the API server, or "" for another.
+func (c *CLI) connection(err error) string {
+	// Not every library wraps errors.
+	if apierrors.IsUnauthorized(err) || strings.HasSuffix(err.Error(), "the server has asked for the client to provide credentials") {
+		return "Log in to the cluster again: the API server rejects the credentials of the kubeconfig."
+	}
+	config, errConfig := c.Config()
+	if errConfig == nil && config.Host != "" && strings.Contains(err.Error(), `"`+strings.TrimSuffix(config.Host, "/")+"/") {
+		return "Check that the API server runs, and that the kubeconfig and its context are those of the cluster."
+	}
+	return ""
 }
 
 // AddConfig adds the flag --config, to a command that uses settings.

@@ -268,7 +268,7 @@ func (p *Pod) isCopy(volume string) bool {
 	return slices.ContainsFunc(p.copies, func(t Token) bool { return t.Volume == volume })
 }
 
-// setFile sets the path of a copy, as its mount has it.
+// setFile sets the path of a copy according to its mount.
 func (p *Pod) setFile(m *mount) {
 	for i := range p.copies {
 		if p.copies[i].Volume == string(m.Volume) {
@@ -299,7 +299,7 @@ func Remove(object map[string]any, s *annotations.Settings, unchanged bool) erro
 }
 
 // RemoveAll removes the credentials that Lanyard or another webhook injected. For Lanyard, it does
-// what Remove does. For another webhook, it removes what Decide would take for the containers' own
+// what Remove does. For another webhook, it removes what Decide would treat as the containers' own
 // credentials: the token, the variables that point to it, and the variables that Lanyard would
 // write for the identities of the ServiceAccount. It also removes sidecars of the other webhook.
 func RemoveAll(object map[string]any, s *annotations.Settings, unchanged bool, identities []annotations.Identity) error {
@@ -344,7 +344,7 @@ func (p *Pod) verifier() *Container {
 	return p.container(&Container{Name: mutate.VerifyContainer, Kind: Init})
 }
 
-// isAdded reports whether Lanyard added the whole container: it has nothing of the pod's author.
+// isAdded reports whether Lanyard added the whole container.
 func (c *Container) isAdded() bool {
 	return c.TakesPart && !slices.ContainsFunc(c.Variables, func(v Variable) bool { return !v.Injected }) &&
 		!slices.ContainsFunc(c.mounts, func(m mount) bool { return !m.injected })

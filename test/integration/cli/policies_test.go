@@ -59,7 +59,7 @@ func deletePolicies(ctx context.Context, client dynamic.Interface, prefix string
 	}
 }
 
-// A separate cluster, in which only policies inject, with settings that are not the defaults.
+// This is a separate cluster in which only policies inject, with other settings than the defaults.
 var _ = Describe("an installation by policies", Ordered, func() {
 	var (
 		kubeconfig, config string
@@ -208,6 +208,10 @@ var _ = Describe("an installation by policies", Ordered, func() {
 	It("differs from other settings", func(ctx SpecContext) {
 		Expect(os.WriteFile(config, []byte("azure-default-tenant-id: fabrikam.onmicrosoft.com\ntoken-expiration-seconds: 7200\n"), 0o600)).To(Succeed())
 		run(ctx, "policies-diff", 1, "policies", "--config", config, "--providers", "aws,azure", "--diff")
+		code, out, errOut := lanyardAs(ctx, kubeconfig, "", "policies", "--config", config, "--diff")
+		Expect(code).To(Equal(1))
+		Expect(out).To(BeEmpty())
+		Expect(errOut).To(Equal("error: the installed policies were made with --providers (aws, azure): add the flag, or compare without it by --providers=\n"))
 	})
 
 	It("fails the check without a binding", func(ctx SpecContext) {
