@@ -28,6 +28,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/workload"
 	"github.com/lanyard-dev/lanyard/internal/finding"
 	"github.com/lanyard-dev/lanyard/internal/peer"
+	"github.com/lanyard-dev/lanyard/internal/probe"
 	"github.com/lanyard-dev/lanyard/internal/texts"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/mutate/injected"
@@ -104,7 +105,7 @@ func Registration(mutating *admissionregistrationv1.MutatingWebhookConfiguration
 	for _, want := range []struct{ name, purpose string }{
 		{cluster.PodWebhook, "injects pods"},
 		{cluster.ServiceAccountWebhook, "labels ServiceAccounts"},
-		{cluster.ProbeWebhook, "lets checks see the errors of the API server"},
+		{probe.Webhook, "lets checks see the errors of the API server"},
 	} {
 		if cluster.Entry(mutating, want.name) == nil {
 			incomplete("MutatingWebhookConfiguration %s has no webhook %s, which %s", mutating.Name, want.name, want.purpose)

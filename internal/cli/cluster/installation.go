@@ -26,15 +26,13 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/lanyard-dev/lanyard/internal/peer"
-	"github.com/lanyard-dev/lanyard/internal/probe"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
-// Names of the webhooks in the webhook configurations.
+// Names of the webhooks in the webhook configurations, besides probe.Webhook.
 const (
 	PodWebhook            = "pods.lanyard.dev"
 	ServiceAccountWebhook = "serviceaccounts.lanyard.dev"
-	ProbeWebhook          = probe.Webhook
 )
 
 // Find returns the mutating webhook configurations of Lanyard, usually one.
