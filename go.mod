@@ -2,6 +2,12 @@ module github.com/lanyard-dev/lanyard
 
 go 1.26.0
 
+// Scripts write there while others list the packages.
+ignore (
+	./bin
+	./site
+)
+
 require (
 	github.com/creack/pty v1.1.18
 	github.com/evanphx/json-patch/v5 v5.9.11

@@ -111,7 +111,7 @@ run_suites() {
   local suite
   for suite; do
     # shellcheck disable=SC2086 # several flags
-    timed "suite $suite" "bin/$suite.test" -test.timeout=30m -ginkgo.v -ginkgo.no-color $GINKGO_FLAGS || return
+    timed "suite $suite" "bin/$suite.test" -test.timeout=3h -ginkgo.timeout=2h -ginkgo.v -ginkgo.no-color $GINKGO_FLAGS || return
   done
 }
 
@@ -140,9 +140,9 @@ kind_cluster() {
     run bin/kind export kubeconfig --name "$kind_name"
   else
     created=1
-    run bin/kind create cluster --name "$kind_name" --config test/e2e/kind.yaml --wait 5m ${KIND_IMAGE:+--image "$KIND_IMAGE"}
+    run bin/kind create cluster --name "$kind_name" --config test/e2e/kind.yaml --wait 15m ${KIND_IMAGE:+--image "$KIND_IMAGE"}
     # kind waits for the node, but not for DNS.
-    run kubectl rollout status deployment/coredns --namespace kube-system --timeout 3m
+    run kubectl rollout status deployment/coredns --namespace kube-system --timeout 15m
     note "kind cluster" "$begun"
   fi
   run timed "images into the cluster" load_images

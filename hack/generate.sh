@@ -2,10 +2,10 @@
 # Copyright The Lanyard Authors.
 # SPDX-License-Identifier: Apache-2.0
 #
-# Writes the generated files: from the chart the manifests of deploy/, from the
-# comments of its values.yaml its README and the descriptions of its schema, from the
-# code the tables of docs/reference and ARCHITECTURE.md, from recordings the pictures of terminals in docs/, and
-# from the causes of errors the lists of docs/troubleshooting.
+# Writes the generated files: the manifests of deploy/ from the chart, its README and the
+# descriptions of its schema from the comments of its values.yaml, the tables of docs/reference and
+# ARCHITECTURE.md from the code, the pictures of terminals in docs/ from recordings, and the lists
+# of docs/troubleshooting from the causes of errors.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../test/charts"
 

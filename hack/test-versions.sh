@@ -132,10 +132,10 @@ run() {
   # The same flags as in the Makefile, to share the build cache. Without the race detector:
   # "make test" runs these suites with it, and the API server is another process.
   CGO_ENABLED=0 GOFLAGS="-trimpath $(go env GOFLAGS)" KUBEBUILDER_ASSETS=$(assets "$version") \
-    go test -count=1 -timeout=20m -v "${suites[@]}" -args -ginkgo.no-color -ginkgo.label-filter="$filter" \
+    go test -count=1 -timeout=1h -v "${suites[@]}" -args -ginkgo.no-color -ginkgo.label-filter="$filter" \
     >"$log" 2>&1 || status=$?
   if [ "${minor#1.}" -ge "$first_with_injection" ]; then
-    (cd test/policies && KUBEBUILDER_ASSETS=$(assets "$version") go test -count=1 -timeout=20m -v . -args -pods="$random_pods") >>"$log" 2>&1 || status=$?
+    (cd test/policies && KUBEBUILDER_ASSETS=$(assets "$version") go test -count=1 -timeout=1h -v . -args -pods="$random_pods") >>"$log" 2>&1 || status=$?
   fi
   grep -E '^(\[FAIL\]|(ok|FAIL)[[:space:]]+github\.com/)' "$log" || true
   write_row "$version" "$policies" "$log" "$status"

@@ -18,7 +18,6 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/texts"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/mutate"
-	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
 )
 
 // The keys of a row that do not come from a provider, and the suffixes of two that do. The other keys
@@ -79,7 +78,7 @@ func Compile(s *annotations.Settings, name, suffix string, source *Source, accou
 		key := a.ServiceAccount.Namespace + "/" + a.ServiceAccount.Name
 		row, err := newRow(s, a)
 		if _, found := rows[key]; found && row != nil {
-			err = fmt.Errorf("serviceaccount %q: got it twice, want it once", key)
+			err = fmt.Errorf("serviceaccount %q is in the input more than once: remove the others", key)
 		}
 		errs = append(errs, err)
 		if row != nil {
@@ -158,8 +157,7 @@ func checkVerify(object *annotations.Object, account *annotations.ServiceAccount
 		return nil
 	}
 	path := field.NewPath("metadata", "annotations").Key(annotations.Verify)
-	err := fmt.Errorf("serviceaccount %q: %w", object.Namespace+"/"+object.Name, field.Forbidden(path, unavailable))
-	return &reason.Error{Reason: reason.InvalidAnnotation, Err: err}
+	return fmt.Errorf("serviceaccount %q: %w", object.Namespace+"/"+object.Name, field.Forbidden(path, unavailable))
 }
 
 // addIdentity adds the values of an identity to a row.

@@ -78,7 +78,7 @@ func TestCompileDenies(t *testing.T) {
 	}{
 		"two mistakes":           {"", []policies.Account{object("shop", "cart", roleKey, "app"), object("shop", "ok", roleKey, testRole), object("shop", "web", "lanyard.dev/aws-rolearn", testRole)}, []string{`serviceaccount "shop/cart"`, `serviceaccount "shop/web"`}},
 		"an identity too many":   {"", []policies.Account{limited}, []string{`serviceaccount "shop/cart" asks for the identity "` + testRole + `", but`}},
-		"the same twice":         {"", []policies.Account{object("shop", "cart", roleKey, testRole), object("shop", "cart", roleKey, testRole)}, []string{`serviceaccount "shop/cart": got it twice`}},
+		"the same twice":         {"", []policies.Account{object("shop", "cart", roleKey, testRole), object("shop", "cart", roleKey, testRole)}, []string{`serviceaccount "shop/cart" is in the input more than once: remove the others`}},
 		"nothing":                {"", []policies.Account{object("shop", "cart"), object("kube-system", "cart", roleKey, testRole)}, []string{"got no ServiceAccount with an identity"}},
 		"the setting adopt":      {"adopt: [eks]", []policies.Account{object("shop", "cart", roleKey, testRole)}, []string{"adopt: policies cannot adopt"}},
 		"a path with characters": {`token-mount-path: /a"b`, []policies.Account{object("shop", "cart", roleKey, testRole)}, []string{"token-mount-path: got"}},

@@ -59,8 +59,10 @@ type providerView struct {
 	// ID is the provider's name as an identifier.
 	ID         string
 	Parameters []parameterView
-	// Audience is the audience without an annotation.
-	Audience string
+	// Audience is the audience without an annotation, and InAudience are the parameters in it. A
+	// mistake in one of them is the only one to report.
+	Audience   string
+	InAudience []parameterView
 	// Principal is the name of the identity, and Allowed are further names.
 	Principal string
 	Allowed   []string
@@ -173,7 +175,13 @@ func newProviderView(d *annotations.Provider, s *annotations.Settings, compiled 
 			p.Parameters = append(p.Parameters, p.parameter(parameter, fill, s.Parameters[d.Key(parameter.Name)]))
 		}
 	}
-	p.Audience, _ = expand(cmp.Or(s.Parameters[d.Key("audience")], d.DefaultAudience), values, "")
+	var used []string
+	p.Audience, used = expand(cmp.Or(s.Parameters[d.Key("audience")], d.DefaultAudience), values, "")
+	for _, parameter := range p.Parameters {
+		if slices.Contains(used, parameter.Name) {
+			p.InAudience = append(p.InAudience, parameter)
+		}
+	}
 	for _, derived := range FunctionsOf(d).Derived {
 		variable := p.ID + "_Derived_" + identifier(derived.Name)
 		p.Derived = append(p.Derived, derivedView{derived.Name, variable, fill(derived.Value), fill(derived.Valid), derived.Want})

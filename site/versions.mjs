@@ -1,8 +1,8 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Builds the site of this commit, as "main", and of the newest releases, each as the
-// release has it. Run by "make site-versions": node versions.mjs OUT
+// Builds the site of this commit, as "main", and of the newest releases, each from the
+// files of its release. Run by "make site-versions": node versions.mjs OUT
 import { execFileSync } from 'node:child_process'
 import { cpSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'

@@ -40,7 +40,7 @@ needed() {
   local engine
   engine=$(hack/kind/engine.sh 2>/dev/null) || return 0
   if [ -n "${KIND_IMAGE-}" ]; then return 1; fi
-  ! timeout 30 "$engine" pull --quiet busybox >/dev/null 2>&1
+  ! timeout 120 "$engine" pull --quiet busybox >/dev/null 2>&1
 }
 
 usage() {
@@ -53,9 +53,10 @@ fail() {
   exit 1
 }
 
-# wait_for WHAT COMMAND... tries the command for 20 seconds.
+# wait_for WHAT COMMAND... tries the command for three minutes: other builds may take the
+# processor.
 wait_for() {
-  for _ in $(seq 100); do
+  for _ in $(seq 900); do
     if "${@:2}" >/dev/null 2>&1; then return; fi
     sleep 0.2
   done
@@ -135,16 +136,19 @@ start_dns() {
 END
   # Not with "inside": that would leave a shell running.
   nsenter --net="/run/netns/$netns" setsid "$work/coredns" -conf "$work/Corefile" >"$work/dns.log" 2>&1 &
-  echo $! >"$work/dns.pid"
+  echo $! >"$work/coredns.pid"
 }
 
 down() {
   local name pid
-  for name in dockerd dns; do
+  for name in dockerd coredns; do
     pid=$(cat "$work/$name.pid" 2>/dev/null) || continue
-    kill "$pid" 2>/dev/null || true
-    # Not "wait": they are not children of this shell.
-    wait_for_end "$pid"
+    # After a restart of the machine, it is perhaps the ID of another process.
+    if [ "$(cat "/proc/$pid/comm" 2>/dev/null)" = "$name" ]; then
+      kill "$pid" 2>/dev/null || true
+      # Not "wait": they are not children of this shell.
+      wait_for_end "$pid"
+    fi
     rm -f "$work/$name.pid"
   done
   umount "$work"/run/netns/* 2>/dev/null || true
@@ -158,7 +162,7 @@ down() {
 }
 
 wait_for_end() {
-  for _ in $(seq 150); do
+  for _ in $(seq 900); do
     if ! kill -0 "$1" 2>/dev/null; then return; fi
     sleep 0.2
   done

@@ -135,7 +135,7 @@ create_cluster() {
   local clusters
   clusters=$(bin/kind get clusters --quiet)
   if ! grep -qx "$cluster" <<<"$clusters"; then
-    bin/kind create cluster --name "$cluster" --kubeconfig "$kubeconfig" --wait 5m \
+    bin/kind create cluster --name "$cluster" --kubeconfig "$kubeconfig" --wait 15m \
       ${KIND_IMAGE:+--image "$KIND_IMAGE"} ${KIND_CONFIG:+--config "$KIND_CONFIG"}
   fi
   # Again for an existing cluster, because "make clean" removes the file.
@@ -152,7 +152,7 @@ load_images() {
 install_chart() {
   delete_policies
   bin/helm upgrade --install lanyard charts/lanyard --kubeconfig "$kubeconfig" \
-    --namespace lanyard-system --create-namespace --wait --timeout 5m \
+    --namespace lanyard-system --create-namespace --wait --timeout 15m \
     --set image.tag="$(version lanyard-webhook)"
 }
 

@@ -88,8 +88,16 @@ func failure(code int32, reason metav1.StatusReason, message string) *metav1.Sta
 	return &metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Reason: reason, Message: message, Code: code}
 }
 
-// runAgainst runs a command line with an API server in this process.
+// runAgainst runs a command line with an API server in this process. errOut does not have the lines about
+// waiting, which a slow machine prints.
 func runAgainst(t *testing.T, server http.Handler, input string, args ...string) (code int, out, errOut string) {
+	t.Helper()
+	code, out, errOut = runSlowly(t, server, input, args...)
+	return code, out, waiting.ReplaceAllString(errOut, "")
+}
+
+// runSlowly is runAgainst for an API server that a command waits for.
+func runSlowly(t *testing.T, server http.Handler, input string, args ...string) (code int, out, errOut string) {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
 	c := command.NewCLI("lanyard", genericiooptions.IOStreams{In: strings.NewReader(input), Out: &stdout, ErrOut: &stderr})

@@ -17,6 +17,33 @@ import (
 	"time"
 )
 
+// A pattern that is compiled at the start takes its memory in each command, also in those that never
+// match it: lengths such as {0,255} copy the part before them so often.
+func TestTheStartOfACommandTakesLittleMemory(t *testing.T) {
+	t.Parallel()
+	const limit = 2 << 20
+	command := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^$") // with the packages of lanyard
+	command.Env = append(os.Environ(), "GODEBUG=inittrace=1")
+	trace, err := command.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, trace)
+	}
+	packages := 0
+	for line := range strings.Lines(string(trace)) { // init PACKAGE @TIME ms, CLOCK ms clock, N bytes, N allocs
+		fields := strings.Fields(line)
+		if len(fields) != 11 || fields[8] != "bytes," {
+			continue
+		}
+		packages++
+		if bytes, err := strconv.Atoi(fields[7]); err != nil || bytes > limit {
+			t.Errorf("%s: got %s bytes at the start and %v, want at most %d", fields[1], fields[7], err, limit)
+		}
+	}
+	if packages < 100 {
+		t.Errorf("got the memory of %d packages: %s", packages, trace)
+	}
+}
+
 var lanyard = flag.String("lanyard", "", "`path` of lanyard")
 
 // BenchmarkLargeCluster measures the commands that read a whole cluster: their memory, and the time

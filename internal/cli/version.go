@@ -25,7 +25,7 @@ var versionHelp string
 func newVersionCommand(c *command.CLI) *cobra.Command {
 	var o command.Output
 	var client bool
-	cmd := command.New(versionHelp, cobra.NoArgs, func(cmd *cobra.Command, _ []string) error {
+	cmd := command.New(versionHelp, command.NoArgs, func(cmd *cobra.Command, _ []string) error {
 		result := &versions{Client: program{version.Version(), runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH}, absent: "unknown", local: client}
 		var err error
 		if !client {

@@ -27,7 +27,6 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cause"
 	"github.com/lanyard-dev/lanyard/internal/finding"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
-	"github.com/lanyard-dev/lanyard/pkg/mutate"
 	"github.com/lanyard-dev/lanyard/pkg/mutate/injected"
 )
 
@@ -58,11 +57,15 @@ func Pod(serviceAccount string, overrides ...map[string]any) *unstructured.Unstr
 
 // ParseOverrides reads fields of a pod, in JSON or YAML.
 func ParseOverrides(text string) (map[string]any, error) {
-	var overrides map[string]any
+	var overrides any
 	if err := yaml.Unmarshal([]byte(text), &overrides); err != nil {
 		return nil, fmt.Errorf("overrides of the pod: %w", err)
 	}
-	return overrides, nil
+	fields, isObject := overrides.(map[string]any)
+	if !isObject && overrides != nil {
+		return nil, errors.New(`overrides of the pod: no fields of a pod, such as {"metadata":{"labels":{"team":"shop"}}}`)
+	}
+	return fields, nil
 }
 
 // merge merges a deep copy of another value. List elements are merged by index, so that the
@@ -208,7 +211,7 @@ func Injection(s *annotations.Settings, serviceAccount string, answer Answer) fi
 	case providers == "":
 		err = fmt.Errorf("the pod has no annotation %s: the ServiceAccount has no identity annotation, or lanyard-webhook was not called", annotations.Injected)
 	case read.Volume == "":
-		err = fmt.Errorf("the pod has no volume %s, but annotation %s=%s", mutate.VolumeName, annotations.Injected, strings.Join(read.Providers, ","))
+		err = fmt.Errorf("the pod has no token volume, but annotation %s=%s", annotations.Injected, strings.Join(read.Providers, ","))
 	default:
 		return finding.Passed("pods of ServiceAccount %s get credentials: %s, from volume %s", serviceAccount, providers, read.Volume)
 	}

@@ -36,8 +36,8 @@ func TestWhenAPodCountsAsInjected(t *testing.T) {
 		"the volume under its fallback name": {map[string]any{"metadata": marked, "spec": volume("lanyard-bound-sa-token")}, "aws, gcp, from volume lanyard-bound-sa-token", ""},
 		"a pod without both":                 {map[string]any{}, "", "the pod has no annotation lanyard.dev/injected: "},
 		"a pod with only the volume":         {map[string]any{"spec": volume("bound-sa-token")}, "", "the pod has no annotation lanyard.dev/injected: "},
-		"a pod with only the annotation":     {map[string]any{"metadata": marked, "spec": volume("other")}, "", "the pod has no volume bound-sa-token, "},
-		"a pod without volumes":              {map[string]any{"metadata": marked}, "", "the pod has no volume bound-sa-token, "},
+		"a pod with only the annotation":     {map[string]any{"metadata": marked, "spec": volume("other")}, "", "the pod has no token volume, "},
+		"a pod without volumes":              {map[string]any{"metadata": marked}, "", "the pod has no token volume, "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -6,11 +6,9 @@ package mutate
 import (
 	"errors"
 	"fmt"
-	"slices"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/lanyard-dev/lanyard/internal/provider"
 	"github.com/lanyard-dev/lanyard/internal/rawjson"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/mutate/internal/pod"
@@ -159,52 +157,6 @@ func (c *Choice) ServiceAccountName() string { return c.pod.read.ServiceAccountN
 // name formats the namespace and name of the pod for messages.
 func (c *Choice) name() string { return c.namespace + "/" + c.pod.read.ShownName() }
 
-// Prepared contains the additions to all pods of a ServiceAccount with the same Choice. It is
-// immutable.
-type Prepared struct {
-	annotations map[string]string // of the ServiceAccount
-	account     *annotations.ServiceAccount
-	identities  []annotations.Identity // without the one that is left to a peer
-	injection   *encodedInjection
-}
-
-// key contains everything that the result of Prepare depends on, except the settings and the
-// annotations of the ServiceAccount.
-type key struct {
-	namespace, serviceAccount string
-	expirationSeconds         int64
-	windows                   bool
-	leftToPeer                string
-}
-
-func (c *Choice) key() key {
-	return key{c.namespace, c.pod.read.ServiceAccountName, c.TokenExpirationSeconds, c.pod.read.Windows, c.LeftToPeer}
-}
-
-// Prepare computes the additions to pods of the ServiceAccount. It returns nil if the
-// ServiceAccount asks for no identity, or only for one that the pod gets from another
-// webhook. The error is a *reason.Error.
-func (c *Choice) Prepare(serviceAccount *annotations.Object) (*Prepared, error) {
-	account, err := Account(c.settings, serviceAccount)
-	if err != nil || account == nil {
-		return nil, err
-	}
-	expiration, errs := c.settings.Expiration(&c.Pod, account)
-	if len(errs) > 0 {
-		return nil, invalid("pod", c.name(), errs)
-	}
-	identities := slices.DeleteFunc(slices.Clone(account.Identities), func(i annotations.Identity) bool { return i.Provider.Name == c.LeftToPeer })
-	if len(identities) == 0 {
-		return nil, nil
-	}
-	injection := newInjection(provider.NewInjection(identities, &provider.Subject{
-		Namespace: serviceAccount.Namespace, ServiceAccount: serviceAccount.Name, MountPath: c.settings.TokenMountPath,
-		TokenExpirationSeconds: expiration, Windows: c.pod.read.Windows,
-	}))
-	injection.verify, injection.verifyImage = account.Verify, c.settings.VerifyImage
-	return &Prepared{annotations: serviceAccount.Annotations, account: account, identities: identities, injection: injection}, nil
-}
-
 // Decide returns the decision. prepared is the result of Prepare. The namespace is ignored if
 // prepared is nil. The error is a *reason.Error.
 func (c *Choice) Decide(serviceAccount *annotations.Object, prepared *Prepared, namespace *annotations.Object) (*Decision, error) {
@@ -217,20 +169,21 @@ func (c *Choice) Decide(serviceAccount *annotations.Object, prepared *Prepared, 
 	if len(c.mistakes) > 0 {
 		return nil, invalid("pod", c.name(), c.mistakes)
 	}
-	result, err := c.inject(prepared.injection)
+	decision, err := c.inject(prepared.injection)
 	if denied, ok := errors.AsType[*reason.Error](err); ok {
 		err = &reason.Error{Reason: denied.Reason, Err: fmt.Errorf("pod %q: %w", c.name(), denied.Err)}
 	}
 	if err != nil {
 		return nil, err
 	}
-	if c.Insists && c.old == nil && result.Reason != reason.Injected && result.Reason != reason.AlreadyInjected {
-		return nil, c.insists("none of its containers can be injected: " + cause(&result))
+	if c.Insists && c.old == nil && decision.Reason != reason.Injected && decision.Reason != reason.AlreadyInjected {
+		return nil, c.insists("none of its containers can be injected: " + decision.cause())
 	}
-	return &Decision{Patch: result.Patch, Reason: result.Reason, Findings: result.Findings, Identities: prepared.identities}, nil
+	decision.Identities = prepared.identities
+	return &decision, nil
 }
 
-func (c *Choice) inject(injection *encodedInjection) (result, error) {
+func (c *Choice) inject(injection *encodedInjection) (Decision, error) {
 	if c.old != nil {
 		return addEphemeral(c.pod, c.old, &c.Pod, injection)
 	}
@@ -283,9 +236,9 @@ func (c *Choice) insists(why string) error {
 }
 
 // cause returns why the pod is not injected.
-func cause(result *result) string {
-	if len(result.Findings) == 0 {
-		return string(result.Reason)
+func (d *Decision) cause() string {
+	if len(d.Findings) == 0 {
+		return string(d.Reason)
 	}
-	return result.Findings[0].String()
+	return d.Findings[0].String()
 }

@@ -176,6 +176,31 @@ func (m *mutation) invalidMountPath(c *pod.Container, got *pod.Mount) error {
 	}
 }
 
+// copyIsFree reports whether the copy can be mounted into the container. If something else is
+// mounted at the path or below, or a read-only volume above, the container does not get the
+// copy.
+func (m *mutation) copyIsFree(c *pod.Container, copied *placedCopy) bool {
+	if copied.taken {
+		m.add(c.Name, Finding{
+			Reason: reason.VolumeNameTaken, Field: "spec.volumes[" + copied.Copy.Volume + "]",
+			Detail: fmt.Sprintf("the pod cannot have a volume %s with the %s token, so the container does not get the copy", copied.Copy.Volume, copied.Name),
+			Fix:    "Rename this volume of the pod, or recreate the pod if it runs already.",
+		})
+		return false
+	}
+	for i := range c.Mounts {
+		here := &c.Mounts[i]
+		if placeOf(m.pod, here, copied.cleanPath) == elsewhere {
+			continue
+		}
+		if string(here.Path) != copied.Copy.MountPath || string(here.Volume) != copied.Copy.Volume || here.Partial || here.Device {
+			m.add(c.Name, m.occupied(here, copied.cleanPath, fmt.Sprintf("the copy of the %s token", copied.Name), "does not get the copy"))
+		}
+		return false
+	}
+	return true
+}
+
 // missingMounts returns the mounts that the container lacks. at is the state of its token
 // mount path.
 func (m *mutation) missingMounts(c *pod.Container, at mountPoint) [][]byte {

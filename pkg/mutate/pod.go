@@ -18,10 +18,10 @@
 //	pod.go          reads the pod, with package internal/pod
 //	decide.go       decides, in three steps
 //	account.go      checks the ServiceAccount and the policy of its namespace
-//	injection.go    prepares what is the same for each pod of a ServiceAccount
+//	prepare.go      prepares what is the same for each pod of a ServiceAccount
 //	create.go       decides about a new pod
 //	ephemeral.go    decides about new ephemeral containers of a running pod
-//	volume.go, copy.go, mount.go, environment.go, annotations.go, verify.go
+//	volume.go, mount.go, environment.go, annotations.go, verify.go
 //	                decide about one part each, and encode it
 //
 // The guard (charts/lanyard/templates/guard.yaml) has the one rule that the API

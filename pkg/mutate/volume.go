@@ -68,6 +68,32 @@ func (m *mutation) projectsAll(volume *pod.Volume) bool {
 	return true
 }
 
+// placedCopy is a copy of a provider's token in one pod. It is in a separate volume with the
+// name that another webhook uses, which then finds the volume if it is called as well.
+type placedCopy struct {
+	*encodedProvider
+	exists    bool   // the pod has a volume of the name
+	taken     bool   // the pod cannot have a volume of the name with the copy
+	cleanPath string // the mount path, normalized
+}
+
+// placeCopies finds the volumes of the copies. If the pod uses the name for another volume,
+// it does not get the copy: with a different name, the other webhook would later mount the
+// pod's volume at the same path, and the API server would deny the pod. The volumes of a
+// running pod cannot change.
+func (m *mutation) placeCopies(running bool) {
+	for i := range m.providers {
+		p := &m.providers[i]
+		if p.Copy.Path == "" {
+			continue
+		}
+		volume := m.pod.Volume(p.Copy.Volume)
+		exists := volume != nil
+		taken := (exists || running) && !volume.HasToken(p.Token.Audience, p.Copy.Path)
+		m.copies = append(m.copies, placedCopy{p, exists, taken, normalizePath(p.Copy.MountPath, m.pod.Windows)})
+	}
+}
+
 // missingVolumes returns the volumes that the pod gets. exists reports whether it
 // has the token volume.
 func (m *mutation) missingVolumes(exists bool) [][]byte {

@@ -22,7 +22,7 @@ export function versions() {
   return ['main', ...tags.split('\n').filter((tag) => /^v\d+\.\d+\.\d+$/.test(tag)).slice(0, 5)]
 }
 
-// The sidebar: the jobs of docs/README.md. A name is a page, or a folder with all its
+// The sidebar: the tasks of docs/README.md. A name is a page, or a folder with all its
 // pages. Every page of docs/ must be in one section.
 const sections = {
   'Try it': ['quickstart-kind'],
@@ -61,8 +61,8 @@ export function title(page) {
 
 const item = (page) => ({ text: title(page), link: '/' + index(page).replace(/(^|\/)index$/, '$1') })
 
-// sidebar returns the sections with their pages, or throws an error with the pages that
-// no section has.
+// sidebar returns the sections with their pages. It throws an error that lists pages
+// without a section.
 export function sidebar() {
   const left = new Set(pages().filter((page) => page !== 'README'))
   const take = (name) => {

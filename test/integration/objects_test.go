@@ -8,13 +8,14 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/rand"
+
+	"github.com/lanyard-dev/lanyard/test/support/controlplane"
 )
 
 const (
@@ -24,7 +25,7 @@ const (
 	pool      = "projects/123456789012/locations/global/workloadIdentityPools/pool/providers/cluster"
 	mountPath = "/var/run/secrets/lanyard.dev/serviceaccount"
 
-	startTimeout = time.Minute
+	startTimeout = controlplane.Patience
 )
 
 var dryRun = metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
@@ -53,9 +54,18 @@ func allVariables() []string {
 // newNamespace makes a namespace of the spec's own.
 func newNamespace(ctx context.Context) string {
 	GinkgoHelper()
-	name := "team-" + rand.String(8)
-	Expect(cluster.plane.CreateNamespace(ctx, name)).To(Succeed())
-	return name
+	return labelledNamespace(ctx, nil)
+}
+
+// labelledNamespace makes a namespace that has labels from the start: the API server learns of a
+// change from a watch, but looks for a namespace that it does not know.
+func labelledNamespace(ctx context.Context, labels map[string]string) string {
+	GinkgoHelper()
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team-" + rand.String(8), Labels: labels}}
+	_, err := cluster.client.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	newAccount(ctx, namespace.Name, "default", nil)
+	return namespace.Name
 }
 
 func newAccount(ctx context.Context, namespace, name string, annotations map[string]string) *corev1.ServiceAccount {

@@ -43,7 +43,9 @@ func (c *cluster) testDecisions(t *testing.T) {
 			`identity_required: pod "probe-decisions/pod" has lanyard.dev/inject: "true", but no annotation of serviceaccount "probe-decisions/none" asks for an identity`},
 		"a pod with the mark of another": {"none", func(p *corev1.Pod) { p.Labels = map[string]string{injectedLabel: injectedValue} },
 			"needs credentials (label lanyard.dev/identity=injected), but a container has no token mount"},
-		"a mount path with dots":            {"app", func(p *corev1.Pod) { mountAt(p, "/data/../"+mountPath) }, "invalid_mount_path: pod"},
+		"a mount path with dots": {"app", func(p *corev1.Pod) { mountAt(p, "/data/../"+mountPath) },
+			`invalid_mount_path: pod "probe-decisions/pod": spec.containers[0].volumeMounts[0].mountPath: Invalid value: "/data/..//var/run/secrets/lanyard.dev/serviceaccount": contains "..", which policies cannot follow; write the path without it`},
+		"a mount path elsewhere with dots":  {"app", func(p *corev1.Pod) { mountAt(p, "/data/../x") }, `contains "..", which policies cannot follow`},
 		"a mount path with a dot":           {"app", func(p *corev1.Pod) { mountAt(p, "/var/run/./secrets/lanyard.dev/serviceaccount/x") }, "invalid_mount_path: pod"},
 		"a mount path elsewhere with a dot": {"app", func(p *corev1.Pod) { mountAt(p, "/var/run/./secrets/.x/") }, ""},
 		"a mount path below /run":           {"app", func(p *corev1.Pod) { mountAt(p, "/run/secrets/lanyard.dev/serviceaccount/x") }, "invalid_mount_path: pod"},
@@ -123,15 +125,16 @@ func (c *cluster) ephemeral(t *testing.T, namespace string) {
 	}
 }
 
-// limited writes ServiceAccounts into a namespace that allows a GUID in upper case.
+// limited writes ServiceAccounts into a namespace that allows a GUID, and the start of one, in upper case.
 func (c *cluster) limited(t *testing.T, group string) {
 	t.Helper()
 	const namespace, allowed, other = "limited", "aaaaaaaa-2222-3333-4444-555555555555", "bbbbbbbb-2222-3333-4444-555555555555"
+	const started = "cccccccc-2222-3333-4444-555555555555"
 	_, err := c.client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
-		Name: namespace, Labels: map[string]string{configLabel: group}, Annotations: map[string]string{"lanyard.dev/allowed-identities": strings.ToUpper(allowed)},
+		Name: namespace, Labels: map[string]string{configLabel: group}, Annotations: map[string]string{"lanyard.dev/allowed-identities": strings.ToUpper(allowed) + ",CCCCCCCC-*"},
 	}}, metav1.CreateOptions{})
 	must(t, namespace, err)
-	for id, want := range map[string]bool{allowed: true, strings.ToUpper(allowed): true, other: false} {
+	for id, want := range map[string]bool{allowed: true, strings.ToUpper(allowed): true, started: true, strings.ToUpper(started): true, other: false} {
 		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "app", Annotations: map[string]string{"lanyard.dev/azure-client-id": id, "lanyard.dev/azure-tenant-id": other}}}
 		_, err := c.client.CoreV1().ServiceAccounts(namespace).Create(t.Context(), account, dryRun)
 		if want != (err == nil) || !want && !strings.Contains(err.Error(), "identity_not_allowed") {

@@ -35,8 +35,8 @@ spec:
     spec:
       activeDeadlineSeconds: 600
       backoffLimit: 3
-      # The exit code 1 means findings, which the next try would find again. The exit code 2
-      # means that it could not look, and the next try may work.
+      # Exit code 1 means findings, which a retry would report again. Exit code 2 means that
+      # the command could not decide, and a retry may succeed.
       podFailurePolicy:
         rules:
           - action: FailJob

@@ -3,7 +3,7 @@
 #
 # The commands of docs/clouds/azure.md as Terraform, for the providers hashicorp/azurerm 5
 # and hashicorp/kubernetes 2. With azurerm 4, a federated credential has parent_id and
-# resource_group_name in place of user_assigned_identity_id.
+# resource_group_name instead of user_assigned_identity_id.
 
 # Once per cluster.
 

@@ -4,7 +4,7 @@
 # The commands of docs/clouds/vault.md as Terraform, for the providers hashicorp/vault 5 and
 # hashicorp/kubernetes 2.
 
-# Once per cluster. If Vault cannot read the issuer, set jwt_validation_pubkeys in place of
+# Once per cluster. If Vault cannot read the issuer, set jwt_validation_pubkeys instead of
 # oidc_discovery_url.
 
 variable "issuer" {

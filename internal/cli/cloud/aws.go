@@ -5,14 +5,13 @@ package cloud
 
 import (
 	"fmt"
-	"regexp"
 	"strings"
 )
 
-// awsTag matches the tags of IAM
+// awsTag is the pattern of the tags of IAM
 // (https://docs.aws.amazon.com/IAM/latest/UserGuide/id_tags.html#id_tags_rules), but for those that
 // the shorthand of the AWS CLI cannot express.
-var awsTag = regexp.MustCompile(`^[\pL\pN_.:/+@-][\pL\pN _.:/+@-]{0,127}=([\pL\pN_.:/+@-][\pL\pN _.:/=+@-]{0,255})?$`)
+const awsTag = `^[\pL\pN_.:/+@-][\pL\pN _.:/+@-]{0,127}=([\pL\pN_.:/+@-][\pL\pN _.:/=+@-]{0,255})?$`
 
 // otherStatements is the query of the AWS CLI (JMESPath) for a trust policy without the statement about
 // a condition and the subjects, which are JSON. A policy may have one statement without a list.

@@ -6,7 +6,6 @@ package cloud
 import (
 	"cmp"
 	"fmt"
-	"regexp"
 	"slices"
 
 	"github.com/lanyard-dev/lanyard/internal/texts"
@@ -15,9 +14,9 @@ import (
 // maxCredentials is how many federated credentials an identity can have.
 const maxCredentials = 20
 
-// azureTag matches the tags of Azure
+// azureTag is the pattern of the tags of Azure
 // (https://learn.microsoft.com/azure/azure-resource-manager/management/tag-resources).
-var azureTag = regexp.MustCompile(`^[^<>%&\\?/=[:cntrl:]]{1,512}=[^[:cntrl:]]{0,256}$`)
+const azureTag = `^[^<>%&\\?/=[:cntrl:]]{1,512}=[^[:cntrl:]]{0,256}$`
 
 // trustAzure returns the trust configuration of Microsoft Entra ID. Only a repair needs the
 // client ID.

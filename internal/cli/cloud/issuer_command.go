@@ -32,7 +32,7 @@ type trustIssuerCommand struct {
 
 func newTrustIssuerCommand(c *command.CLI) *cobra.Command {
 	k := &trustIssuerCommand{CLI: c}
-	cmd := command.New(help("issuer"), cobra.NoArgs, func(cmd *cobra.Command, _ []string) error {
+	cmd := command.New(help("issuer"), command.NoArgs, func(cmd *cobra.Command, _ []string) error {
 		for _, name := range []string{"issuer", "fleet", "remove-key", "public-key", "ca-file"} {
 			if cmd.Flags().Changed(name) && k.to == "" {
 				return command.Usagef("--%s needs --to", name)
@@ -170,8 +170,7 @@ func (k *trustIssuerCommand) published(ctx context.Context, at string) (*Documen
 	if err != nil {
 		return nil, err
 	}
-	defer k.Progress("reading the published documents")()
-	published, err := FromURL(ctx, client, at)
+	published, err := FromURL(ctx, k.Progress(client), at)
 	unread, isUnread := errors.AsType[unreadableError](err)
 	_, noResponse := errors.AsType[*url.Error](err)
 	_, distrusted := errors.AsType[*tls.CertificateVerificationError](err)

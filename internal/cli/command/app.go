@@ -22,6 +22,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
@@ -64,7 +65,8 @@ type CLI struct {
 	// overrides are the fields of --overrides.
 	overrides map[string]any
 	// Started reports whether the command line was valid, so that errors are not about usage.
-	Started bool
+	Started  bool
+	progress *progress
 }
 
 // Rate limits of one client, as kubectl's for discovery. A command that sends more requests
@@ -77,9 +79,12 @@ const (
 // NewCLI returns the defaults. A program whose name starts with kubectl- is a
 // plugin of kubectl.
 func NewCLI(program string, streams genericiooptions.IOStreams) *CLI {
+	p := &progress{told: map[string]bool{}}
+	streams.Out, streams.ErrOut = stream{streams.Out, p}, stream{streams.ErrOut, p}
 	c := &CLI{
 		IOStreams: streams,
 		Name:      "lanyard",
+		progress:  p,
 		Flags:     genericclioptions.NewConfigFlags(true).WithDiscoveryQPS(qps).WithDiscoveryBurst(burst),
 	}
 	if strings.HasPrefix(filepath.Base(program), "kubectl-") {
@@ -93,6 +98,7 @@ func NewCLI(program string, streams genericiooptions.IOStreams) *CLI {
 		if c.hasNoCluster(config) {
 			config.Wrap(func(http.RoundTripper) http.RoundTripper { return noCluster{} })
 		}
+		config.Wrap(func(next http.RoundTripper) http.RoundTripper { return patient{next, c, "the API server"} })
 		return config
 	}
 	return c
@@ -142,7 +148,7 @@ var optionsText string
 
 // NewOptionsCommand returns the command options.
 func (c *CLI) NewOptionsCommand() *cobra.Command {
-	return New(optionsText, cobra.NoArgs, func(cmd *cobra.Command, _ []string) error {
+	return New(optionsText, NoArgs, func(cmd *cobra.Command, _ []string) error {
 		p := NewPage(c.Out)
 		p.flags(cmd.Root().PersistentFlags().FlagUsages())
 		return p.Err
@@ -177,7 +183,8 @@ func New(text string, args cobra.PositionalArgs, run func(cmd *cobra.Command, ar
 }
 
 // Finish completes a command and its subcommands: the examples show the name that
-// the user types, and a command that only groups others shows their list.
+// the user types, a command that only groups others shows their list, and no value of a flag is
+// taken for an argument.
 func (c *CLI) Finish(cmd *cobra.Command) {
 	cmd.Example = strings.ReplaceAll(cmd.Example, "  lanyard ", "  "+c.Name+" ")
 	if !cmd.Runnable() {
@@ -193,6 +200,14 @@ func (c *CLI) Finish(cmd *cobra.Command) {
 			return Usagef("unknown command %q", args[0])
 		}
 	}
+	cmd.SetFlagErrorFunc(unknownFlag)
+	takes := cmd.Args
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if err := misplaced(cmd, args); err != nil || takes == nil {
+			return err
+		}
+		return takes(cmd, args)
+	}
 	for _, child := range cmd.Commands() {
 		c.Finish(child)
 	}
@@ -201,6 +216,7 @@ func (c *CLI) Finish(cmd *cobra.Command) {
 // InContext returns a CLI for the cluster of another context of the kubeconfig.
 func (c *CLI) InContext(name string) *CLI {
 	other := NewCLI(c.Name, c.IOStreams)
+	other.IOStreams, other.progress = c.IOStreams, c.progress
 	other.Flags.KubeConfig, other.Flags.Context = c.Flags.KubeConfig, &name
 	return other
 }
@@ -318,10 +334,26 @@ func (c *CLI) Exit(err error, help string) int {
 		f := finding.NoRight(right, "")
 		c.Note("%s", f.Fix)
 	}
+	if step := c.connection(err); step != "" {
+		c.Note("%s", step)
+	}
 	if isUsage || !c.Started {
 		c.Note("See '%s --help' for usage.", help)
 	}
 	return ExitFailed
+}
+
+// connection returns the next step after an error of the connection to the API server, or "" for another.
+func (c *CLI) connection(err error) string {
+	// Not every library wraps errors.
+	if apierrors.IsUnauthorized(err) || strings.HasSuffix(err.Error(), "the server has asked for the client to provide credentials") {
+		return "Log in to the cluster again: the API server rejects the credentials of the kubeconfig."
+	}
+	config, errConfig := c.Config()
+	if errConfig == nil && config.Host != "" && strings.Contains(err.Error(), `"`+strings.TrimSuffix(config.Host, "/")+"/") {
+		return "Check that the API server runs, and that the kubeconfig and its context are those of the cluster."
+	}
+	return ""
 }
 
 // AddConfig adds the flag --config, to a command that uses settings.
@@ -357,7 +389,10 @@ func (c *CLI) Survey() (*cluster.Survey, error) {
 }
 
 // SurveyAgain makes the command read the cluster again.
-func (c *CLI) SurveyAgain() { c.survey, c.Webhook.settings, c.Webhook.Unread = nil, nil, nil }
+func (c *CLI) SurveyAgain() {
+	c.survey, c.Webhook.settings, c.Webhook.Unread = nil, nil, nil
+	c.progress.again()
+}
 
 // Settings returns the settings of the webhook from the file of --config or the cluster. If
 // the cluster's cannot be read, they are the built-in defaults, and NoteUnknown warns where

@@ -5,16 +5,19 @@ package command
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
+	"github.com/lanyard-dev/lanyard/internal/texts"
 )
 
 // complete returns the names that start with the user's input, or none after an error, which
@@ -141,6 +144,48 @@ func Exclusive(cmd *cobra.Command, flag string, others ...string) error {
 		}
 	}
 	return nil
+}
+
+// NoArgs returns an error for arguments of a command that takes none. Not cobra.NoArgs, whose error is
+// about subcommands.
+func NoArgs(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	return Usagef("unexpected argument %q: write %s", args[0], cmd.UseLine())
+}
+
+// unknownFlag adds the nearest flag to the error for a flag that does not exist.
+func unknownFlag(cmd *cobra.Command, err error) error {
+	unknown, isUnknown := errors.AsType[*pflag.NotExistError](err)
+	if !isUnknown || unknown.GetSpecifiedShortnames() != "" {
+		return err
+	}
+	var names []string
+	cmd.Flags().VisitAll(func(flag *pflag.Flag) { names = append(names, flag.Name) })
+	if nearest := texts.Nearest(unknown.GetSpecifiedName(), names); nearest != "" {
+		return fmt.Errorf("%w; did you mean --%s?", err, nearest)
+	}
+	return err
+}
+
+// misplaced returns an error for an argument that was meant as the value of a flag. A flag with an optional
+// value, such as a Boolean one, needs an equals sign: "--wait 5s" is the flag and an argument.
+func misplaced(cmd *cobra.Command, args []string) (err error) {
+	isValue := func(flag *pflag.Flag, arg string) bool {
+		if flag.Value.Type() == "bool" { // which also takes t and 1: names that an argument may have
+			return arg == "true" || arg == "false"
+		}
+		return flag.NoOptDefVal != "" && flag.Value.Set(arg) == nil
+	}
+	cmd.Flags().Visit(func(flag *pflag.Flag) {
+		for _, arg := range args {
+			if isValue(flag, arg) {
+				err = Usagef("--%s %s: the value of this flag needs an equals sign: --%[1]s=%[2]s", flag.Name, arg)
+			}
+		}
+	})
+	return err
 }
 
 // AddChoice adds a flag with a fixed set of values.

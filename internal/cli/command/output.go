@@ -13,13 +13,11 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
-	"k8s.io/component-base/term"
 
 	"github.com/lanyard-dev/lanyard/internal/texts"
 )
@@ -178,36 +176,6 @@ func (n notes) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// patience is how long a step may take before Progress shows it.
-const patience = 2 * time.Second
-
-// Progress shows the current step of a command on the error stream, if that is a terminal and
-// the step takes longer than patience. The caller must call the returned function when the
-// step has ended.
-func (c *CLI) Progress(what string) (done func()) {
-	timer := time.AfterFunc(patience, func() { c.noteOnTerminal("%s ...", what) })
-	return func() { timer.Stop() }
-}
-
-// Periodically returns a function that reports progress on a terminal, at most every few
-// seconds.
-func (c *CLI) Periodically() (report func(format string, values ...any)) {
-	next := time.Now().Add(patience)
-	return func(format string, values ...any) {
-		if now := time.Now(); now.After(next) {
-			next = now.Add(patience)
-			c.noteOnTerminal(format, values...)
-		}
-	}
-}
-
-// noteOnTerminal is Note on a terminal, and nothing elsewhere.
-func (c *CLI) noteOnTerminal(format string, values ...any) {
-	if _, _, err := term.TerminalSize(c.ErrOut); err == nil {
-		c.Note(format, values...)
-	}
-}
-
 // Page writes text for people, until the first error. It escapes all characters that control
 // a terminal except its own styles, because text may come from anyone who can write objects.
 type Page struct {
@@ -226,8 +194,7 @@ type Page struct {
 // is set (https://no-color.org).
 func NewPage(w io.Writer) *Page {
 	p := &Page{W: w}
-	width, _, err := term.TerminalSize(w)
-	if err == nil {
+	if width, isTerminal := terminalWidth(w); isTerminal {
 		p.Width = width
 		p.Colour = os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 	}

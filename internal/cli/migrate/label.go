@@ -17,6 +17,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
 	"github.com/lanyard-dev/lanyard/internal/peer"
+	"github.com/lanyard-dev/lanyard/internal/texts"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
@@ -28,7 +29,7 @@ var labelHelp string
 func NewLabelCommand(c *command.CLI) *cobra.Command {
 	cmd := &cobra.Command{Use: "label", Short: "Label ServiceAccounts for the guard, and adopt their annotations.", Long: "label adds the labels of Lanyard to objects that lack them."}
 	k := &labeller{CLI: c}
-	serviceaccounts := command.New(labelHelp, cobra.NoArgs, func(cmd *cobra.Command, _ []string) error {
+	serviceaccounts := command.New(labelHelp, command.NoArgs, func(cmd *cobra.Command, _ []string) error {
 		result, err := k.run(cmd.Context())
 		if err != nil {
 			return err
@@ -102,7 +103,6 @@ func (r *labelling) Names() []string {
 }
 
 func (k *labeller) run(ctx context.Context) (*labelling, error) {
-	defer k.Progress("reading ServiceAccounts")()
 	namespace, err := k.Scope(k.all)
 	if err != nil {
 		return nil, err
@@ -147,7 +147,7 @@ func (k *labeller) run(ctx context.Context) (*labelling, error) {
 			}
 		}
 		found.ServiceAccounts = append(found.ServiceAccounts, entry)
-		report("%d ServiceAccounts so far ...", len(found.ServiceAccounts))
+		report("%s so far ...", texts.Count(len(found.ServiceAccounts), "ServiceAccount"))
 		return ctx.Err()
 	})
 	return found, err

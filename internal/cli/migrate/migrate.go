@@ -100,7 +100,7 @@ func New(stock []*Object, o *Options) *Plan {
 		accounts:   map[string][]*Object{},
 		agents:     map[string][]string{},
 		needTokens: map[string]bool{}, mapped: map[string]map[string]string{}, lacking: map[string]int{},
-		homes: map[string][]string{},
+		homes: homes(stock, o.From),
 	}
 	if o.Cluster {
 		slices.SortStableFunc(stock, func(a, b *Object) int {
@@ -110,11 +110,6 @@ func New(stock []*Object, o *Options) *Plan {
 	for _, object := range stock {
 		if object.Namespace == "" && object.Kind != kindWebhooks.Kind {
 			object.Namespace = o.Namespace
-		}
-		for _, from := range o.From {
-			if from.Registers(object.Registration) {
-				p.homes[from.Name] = append(p.homes[from.Name], object.Registration.Namespaces...)
-			}
 		}
 	}
 	for _, object := range stock {
@@ -128,6 +123,19 @@ func New(stock []*Object, o *Options) *Plan {
 		p.item(nil, annotations.Prefix+key, peer.Setting, "config."+settingOf[key], why)
 	}
 	return p.plan
+}
+
+// homes returns the namespaces that the peers' webhook configurations name, by the names of the peers.
+func homes(stock []*Object, peers []*peer.Peer) map[string][]string {
+	all := map[string][]string{}
+	for _, object := range stock {
+		for _, from := range peers {
+			if from.Registers(object.Registration) {
+				all[from.Name] = append(all[from.Name], object.Registration.Namespaces...)
+			}
+		}
+	}
+	return all
 }
 
 // object plans for one object.

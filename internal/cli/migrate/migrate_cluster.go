@@ -29,7 +29,10 @@ func (k *migrateCommand) cluster(ctx context.Context, o *Options) (*migration, e
 	if err != nil {
 		return nil, err
 	}
-	_, client, err := k.Clients()
+	typed, client, err := k.Clients()
+	if err == nil {
+		err = command.Exists(ctx, typed, namespace)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -62,9 +65,8 @@ func (k *migrateCommand) stock(ctx context.Context, client dynamic.Interface, na
 		}
 	}
 	for _, l := range lists {
-		done := k.Progress("reading " + l.Resource)
 		objects, err := readObjects(ctx, client.Resource(l.GroupVersionResource).Namespace(namespace), l.name, k.settings)
-		if done(); err != nil {
+		if err != nil {
 			return nil, fmt.Errorf("list %s: %w", l.Resource, err)
 		}
 		stock = append(stock, objects...)
@@ -113,8 +115,7 @@ func readObjects(ctx context.Context, resource dynamic.ResourceInterface, name s
 	return objects, err
 }
 
-// countEvery is the interval in which a long step reports its progress. Unlike
-// Progress, it also does so where there is no terminal: the step changes the cluster.
+// countEvery is the interval in which a long step reports its progress.
 const countEvery = 100
 
 // writeServiceAccounts writes the changes: all of them as a dry run first, so that

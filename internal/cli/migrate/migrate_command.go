@@ -36,7 +36,7 @@ type migrateCommand struct {
 func NewCommand(c *command.CLI) *cobra.Command {
 	k := &migrateCommand{CLI: c}
 	k.Files.Recursive = true
-	cmd := command.New(migrateHelp, cobra.NoArgs, func(cmd *cobra.Command, _ []string) error { return k.run(cmd) })
+	cmd := command.New(migrateHelp, command.NoArgs, func(cmd *cobra.Command, _ []string) error { return k.run(cmd) })
 	k.Output.AddFlag(cmd, "Migration")
 	k.AddConfig(cmd)
 	command.AddAllNamespaces(cmd, &k.All)

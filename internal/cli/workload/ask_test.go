@@ -50,13 +50,24 @@ type server struct {
 	podErr    error
 	delay     time.Duration
 
-	reviews, pods, busy, most atomic.Int32
+	reviews, pods atomic.Int32
+
+	mu         sync.Mutex
+	busy, most int // requests at the same time
+}
+
+// change changes the number of requests that are being served.
+func (s *server) change(by int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.busy += by
+	s.most = max(s.most, s.busy)
 }
 
 // RoundTrip implements http.RoundTripper.
 func (s *server) RoundTrip(request *http.Request) (*http.Response, error) {
-	s.most.Store(max(s.most.Load(), s.busy.Add(1)))
-	defer s.busy.Add(-1)
+	s.change(1)
+	defer s.change(-1)
 	time.Sleep(s.delay)
 	body, err := io.ReadAll(request.Body)
 	if err != nil {
@@ -290,11 +301,10 @@ func TestRequestsAreBounded(t *testing.T) {
 		fake := &server{}
 		asker := newAsker(t, fake, workload.Options{Concurrent: 3})
 		askAll(t, asker) // afterwards the rights are known, and no request waits for a mutex
-		fake.most.Store(0)
-		fake.delay = time.Second
+		fake.most, fake.delay = 0, time.Second
 		start := time.Now()
 		askAll(t, asker)
-		if got, took := fake.most.Load(), time.Since(start); got != 3 || took != 14*time.Second {
+		if got, took := fake.most, time.Since(start); got != 3 || took != 14*time.Second {
 			t.Errorf("got %d requests at the same time and 40 requests in %s, want 3 and 14 s", got, took)
 		}
 	})

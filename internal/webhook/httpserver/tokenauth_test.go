@@ -106,15 +106,22 @@ func TestOnlyUsersWithPermissionAreLetIn(t *testing.T) {
 
 func TestAFailureIsLoggedOnceASecondWithoutTheToken(t *testing.T) {
 	t.Parallel()
-	var lines []string
-	log := funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{})
-	handler := Authorize(newClient(), "/metrics", metrics, log)
-	for range 3 {
+	synctest.Test(t, func(t *testing.T) {
+		var lines []string
+		log := funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{})
+		handler := Authorize(newClient(), "/metrics", metrics, log)
+		for range 3 {
+			get(t, handler, http.MethodGet, "Bearer lost")
+		}
+		if len(lines) != 1 || !strings.Contains(lines[0], "create a TokenReview: connection refused") || strings.Contains(lines[0], "lost") {
+			t.Errorf("got %q, want one line about the API server", lines)
+		}
+		time.Sleep(time.Second)
 		get(t, handler, http.MethodGet, "Bearer lost")
-	}
-	if len(lines) != 1 || !strings.Contains(lines[0], "create a TokenReview: connection refused") || strings.Contains(lines[0], "lost") {
-		t.Errorf("got %q, want one line about the API server", lines)
-	}
+		if len(lines) != 2 {
+			t.Errorf("got %q, want another line after a second", lines)
+		}
+	})
 }
 
 func TestTokenReviewsAreLimited(t *testing.T) {

@@ -250,6 +250,29 @@ func TestAnAccountWithAMistakeIsRefusedUnlessTheMistakeIsOld(t *testing.T) {
 	}
 }
 
+// The region may be set later, so the write must not be denied.
+func TestARegionThatCannotServeTheRoleIsAWarning(t *testing.T) {
+	t.Parallel()
+	pods, _ := newPods(t, nil)
+	validator := &injector.ServiceAccountValidator{Config: pods.Config, Invalidator: &invalidated{}}
+	for region, want := range map[string][]string{
+		"cn-north-1": nil,
+		"eu-central-1": {"lanyard: lanyard.dev/aws-region: the region eu-central-1 belongs to the partition aws and the role to aws-cn, " +
+			"so SDKs cannot exchange the token: set a region of the role's partition"},
+		"": {"lanyard: lanyard.dev/aws-region: the role belongs to the partition aws-cn, which has no endpoint without a region, " +
+			"so SDKs cannot exchange the token: set a region of the partition"},
+	} {
+		object := named + `,"annotations":{"lanyard.dev/aws-role-arn":"` + strings.Replace(role, "arn:aws:", "arn:aws-cn:", 1) + `"`
+		if region != "" {
+			object += `,"lanyard.dev/aws-region":"` + region + `"`
+		}
+		response := ask(t, validator, write(account(object+"}"), nil))
+		if diff := cmp.Diff(want, response.Warnings); diff != "" || response.Reason != reason.Valid {
+			t.Errorf("region %q: got reason %s, want %s; warnings (-want +got):\n%s", region, response.Reason, reason.Valid, diff)
+		}
+	}
+}
+
 func TestAReviewOfSomethingElseIsAFaultOfBoth(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

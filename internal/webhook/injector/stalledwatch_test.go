@@ -168,6 +168,42 @@ func TestNoPodGetsTheIdentityBetweenTwoWrites(t *testing.T) {
 	})
 }
 
+// The API server calls no webhook for a Namespace, so the watch is what says that it allows less.
+func TestNoPodGetsAnIdentityThatItsNamespaceNoLongerAllows(t *testing.T) {
+	t.Parallel()
+	namespace := func(allowed string) *metav1.PartialObjectMetadata {
+		return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "team", Annotations: map[string]string{"lanyard.dev/allowed-identities": allowed}}}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		s := newStalled(t, map[string]string{"lanyard.dev/aws-role-arn": role}, nil)
+		server := metadataapi.New(t, true, namespace("*"))
+		client := server.ClientInBubble()
+		namespaces := injector.NewCaches(client, client, nil, logr.Discard()).Namespaces
+		s.Namespaces = namespaces
+		if got := s.outcome(t); got != role {
+			t.Errorf("got %q from a live read, want %q", got, role)
+		}
+		server.SetBroken(true)
+		if got := s.outcome(t); got != string(reason.LookupFailed) {
+			t.Errorf("got %q after a live read that failed, want %q", got, reason.LookupFailed)
+		}
+		server.SetBroken(false)
+		go func() { _ = namespaces.Start(t.Context()) }()
+		synctest.Wait()
+		server.SetBroken(true) // the cache is all that is left
+		if got := s.outcome(t); got != role {
+			t.Fatalf("got %q before the write, want %q", got, role)
+		}
+
+		server.Send(watch.Modified, namespace("-"))
+		synctest.Wait() // the watch has delivered it
+		want := map[string]int{string(reason.IdentityNotAllowed): stalledPods}
+		if diff := cmp.Diff(want, s.outcomes(t)); diff != "" {
+			t.Errorf("pods by what they get (-want +got):\n%s", diff)
+		}
+	})
+}
+
 // A write that was admitted and then failed has no event.
 func TestAWriteThatFailsLeavesTheServiceAccountInTheCache(t *testing.T) {
 	t.Parallel()

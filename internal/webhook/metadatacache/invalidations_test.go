@@ -6,6 +6,7 @@ package metadatacache
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -236,4 +237,5 @@ func TestTheInvalidationsTakeLittleMemory(t *testing.T) { //nolint:paralleltest 
 	if took := heap() - before; took > 4<<20 {
 		t.Errorf("got %d KiB for the invalidations, want at most 4 MiB", took>>10)
 	}
+	runtime.KeepAlive(&i)
 }

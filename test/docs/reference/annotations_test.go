@@ -67,7 +67,7 @@ var (
 		"gcp-credentials": {{"pod", "The Google credentials file."}},
 		"denied":          {{"pod", "Why [policies](../cli/policies.md) deny the pod."}},
 		"adopted":         {{"ServiceAccount", "The keys that were [adopted from another webhook](../migrate/adoption.md)."}},
-		"identity": {{"ServiceAccount, label", "`enabled` if it asks for an identity: the [guard](../concepts/guard.md) selects by it. If you write `required`, its pods are denied [until it asks for an identity](../identity-later.md)."},
+		"identity": {{"ServiceAccount, label", "`enabled` if it asks for an identity: the [guard](../concepts/guard.md) looks for it. If you write `required`, its pods are denied [until it asks for an identity](../identity-later.md)."},
 			{"pod, label", "`injected`. The guard checks the mounts of the pod."}},
 	}
 

@@ -10,7 +10,6 @@ import (
 	"errors"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/google/go-cmp/cmp/cmpopts"
 	. "github.com/onsi/ginkgo/v2"
@@ -21,9 +20,8 @@ import (
 	"github.com/lanyard-dev/lanyard/test/e2e/framework"
 )
 
-// Patience limits each wait. The longest ones are for the kubelet's update of a renewed
-// Secret in a pod, and for SDKs that retry a refused request.
-const Patience = 3 * time.Minute
+// Patience limits each wait of a suite.
+const Patience = framework.Patience
 
 // Outcome is the expected result for a cloud: a credential for an identity, a
 // refusal with a code of the cloud, or neither if the SDK must not find any

@@ -15,13 +15,14 @@ import (
 )
 
 // Suite runs the specs of the package. Whatever they wait for may take Patience, and the
-// suite ends with the specs that took longest.
+// suite ends with the specs that took longest, and those that failed.
 func Suite(t *testing.T, name string) {
 	t.Helper()
 	RegisterFailHandler(Fail)
 	SetDefaultEventuallyTimeout(Patience)
 	SetDefaultEventuallyPollingInterval(200 * time.Millisecond)
 	ReportAfterSuite("where the time went", printTimes)
+	ReportAfterSuite("what failed", printFailures)
 	RunSpecs(t, name)
 }
 
@@ -33,7 +34,21 @@ func printTimes(report Report) {
 		if specs[i].RunTime < report.RunTime/20 {
 			break
 		}
-		fmt.Printf("%7.1f  %s\n", specs[i].RunTime.Seconds(), cmp.Or(specs[i].FullText(), specs[i].LeafNodeType.String()))
+		fmt.Printf("%7.1f  %s\n", specs[i].RunTime.Seconds(), nameOf(&specs[i]))
 	}
 	fmt.Printf("%7.1f  in all\n", report.RunTime.Seconds())
 }
+
+// printFailures prints the messages of the specs that failed, which are far above in the output:
+// Ginkgo's summary only has their names.
+func printFailures(report Report) {
+	const most = 2000 // bytes of a message
+	for i := range report.SpecReports {
+		if spec := &report.SpecReports[i]; spec.Failed() {
+			fmt.Printf("\nfailed: %s\n%s\n%.*s\n", nameOf(spec), spec.FailureLocation(), most, spec.FailureMessage())
+		}
+	}
+}
+
+// nameOf returns the name of a spec, or what a node without a name is, such as BeforeSuite.
+func nameOf(spec *SpecReport) string { return cmp.Or(spec.FullText(), spec.LeafNodeType.String()) }

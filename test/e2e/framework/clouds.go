@@ -12,7 +12,6 @@ import (
 	"strconv"
 	"strings"
 	"text/template"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -29,8 +28,6 @@ const (
 	// emulators' CA.
 	caVolume    = "clouds-ca"
 	caDirectory = "/etc/clouds-ca"
-	// reachablePatience is how long a pod may need until it reaches the emulators.
-	reachablePatience = 2 * time.Minute
 )
 
 // Clouds are the cloud emulators in the cluster: AWS STS, Microsoft Entra ID,
@@ -87,7 +84,7 @@ while True:
 	if err != nil {
 		return err
 	}
-	_, err = c.cluster.WaitContainer(ctx, pod, SDKContainer, reachablePatience, Terminated)
+	_, err = c.cluster.WaitContainer(ctx, pod, SDKContainer, Patience, Terminated)
 	return errors.Join(err, pods.Delete(ctx, pod.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}))
 }
 
@@ -111,7 +108,7 @@ func (c *Cluster) StartServer(ctx context.Context, name string, serving *control
 	if _, err := c.Run(ctx, "kubectl", "apply", "-f", "test/e2e/framework/"+name+".yaml"); err != nil {
 		return err
 	}
-	_, err = c.Run(ctx, "kubectl", "rollout", "status", "deployment/"+name, "--namespace", name, "--timeout", "2m")
+	_, err = c.Run(ctx, "kubectl", "rollout", "status", "deployment/"+name, "--namespace", name, "--timeout", Patience.String())
 	return err
 }
 

@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"time"
 
 	"github.com/go-logr/logr"
 	"k8s.io/client-go/kubernetes"
@@ -22,6 +23,11 @@ import (
 
 	"github.com/lanyard-dev/lanyard/test/support/controlplane"
 )
+
+// Patience limits each wait: for images, rollouts, the kubelet's update of a renewed Secret in a
+// pod, SDKs that retry a refused request. It is no requirement: on a busy machine, everything
+// takes several times as long.
+const Patience = 10 * time.Minute
 
 // Images that the cluster must have. hack/e2e.sh loads them.
 const (

@@ -42,7 +42,7 @@ func (i *Install) namespace() string { return i.release() + "-system" }
 func (i *Install) Up(ctx context.Context, c *Cluster) error {
 	repository, tag, _ := strings.Cut(WebhookImage, ":")
 	arguments := []string{
-		"install", i.release(), "charts/lanyard", "--namespace", i.namespace(), "--create-namespace", "--wait", "--timeout", "3m",
+		"install", i.release(), "charts/lanyard", "--namespace", i.namespace(), "--create-namespace", "--wait", "--timeout", Patience.String(),
 		"--set", "image.repository=" + repository, "--set", "image.tag=" + tag,
 	}
 	for _, value := range i.Values {
@@ -61,11 +61,11 @@ func (i *Install) Up(ctx context.Context, c *Cluster) error {
 
 // Down uninstalls Lanyard with the documented commands.
 func (i *Install) Down(ctx context.Context, c *Cluster) error {
-	_, err := c.Run(ctx, "helm", "uninstall", i.release(), "--namespace", i.namespace(), "--wait")
+	_, err := c.Run(ctx, "helm", "uninstall", i.release(), "--namespace", i.namespace(), "--wait", "--timeout", Patience.String())
 	if err == nil {
 		// Wait for the pods first: a namespace that still contains pods is
 		// only checked again after a long interval.
-		_, err = c.Run(ctx, "kubectl", "wait", "pods", "--all", "--namespace", i.namespace(), "--for", "delete", "--timeout", "2m")
+		_, err = c.Run(ctx, "kubectl", "wait", "pods", "--all", "--namespace", i.namespace(), "--for", "delete", "--timeout", Patience.String())
 	}
 	if err == nil {
 		_, err = c.Run(ctx, "kubectl", "delete", "namespace", i.namespace())

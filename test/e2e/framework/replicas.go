@@ -81,8 +81,8 @@ func (c *Cluster) KillContainer(ctx context.Context, pod *corev1.Pod, name strin
 	}, err
 }
 
-// KillPods starts to send SIGKILL to all processes of the pods except the pause
-// processes, and to their replacements, until stop is called.
+// KillPods sends SIGKILL to all processes of the pods except the pause processes, and to
+// their replacements, until stop is called. When it returns, each process was killed once.
 func (c *Cluster) KillPods(ctx context.Context, pods []corev1.Pod) (stop func(context.Context) error, err error) {
 	var ids []string
 	for i := range pods {
@@ -94,10 +94,26 @@ func (c *Cluster) KillPods(ctx context.Context, pods []corev1.Pod) (stop func(co
 		ids = append(ids, uid, strings.ReplaceAll(uid, "-", "_"))
 	}
 	killer, err := c.kill(ctx, pods[0].Spec.NodeName, "always", ids...)
+	if err == nil {
+		err = c.waitKilled(ctx, killer)
+	}
 	return func(ctx context.Context) error {
 		_, err := c.Run(ctx, "kubectl", "delete", "pod", killer.Name, "--namespace", killer.Namespace, "--grace-period", "1")
 		return err
 	}, err
+}
+
+// waitKilled waits until the program has killed processes: its pod runs before.
+func (c *Cluster) waitKilled(ctx context.Context, killer *corev1.Pod) error {
+	ctx, cancel := context.WithTimeout(ctx, Patience)
+	defer cancel()
+	return process.Poll(ctx, "the first killed process", func(ctx context.Context) error {
+		text, err := c.CoreV1().Pods(killer.Namespace).GetLogs(killer.Name, &corev1.PodLogOptions{}).DoRaw(ctx)
+		if err == nil && !strings.Contains(string(text), "killed") {
+			err = fmt.Errorf("got the log %q", text)
+		}
+		return err
+	})
 }
 
 //go:embed kill.py
@@ -126,7 +142,7 @@ func (c *Cluster) kill(ctx context.Context, node, often string, ids ...string) (
 // WaitPhase waits until the pod is in any of the phases. It tries again after each error,
 // because the API server can be the one that is killed.
 func (c *Cluster) WaitPhase(ctx context.Context, pod *corev1.Pod, phases ...corev1.PodPhase) error {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, Patience)
 	defer cancel()
 	return process.Poll(ctx, fmt.Sprintf("pod %s/%s to be in any phase of %v", pod.Namespace, pod.Name, phases), func(ctx context.Context) error {
 		got, err := c.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})

@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/yaml"
 
@@ -116,10 +117,9 @@ func (c *Cluster) WaitContainer(ctx context.Context, pod *corev1.Pod, container 
 		if last, err = c.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{}); err != nil {
 			return false, err
 		}
+		// An error of a container is not the end: the kubelet tries again, for example if the
+		// container engine took too long.
 		state = containerState(last, container)
-		if state.Waiting != nil && state.Waiting.Reason == "CreateContainerError" {
-			return false, errors.New(state.Waiting.Message)
-		}
 		return done(state), nil
 	})
 	if err != nil {
@@ -164,7 +164,7 @@ func (c *Cluster) CreateNamespace(ctx context.Context, name string, labels map[s
 // of that name is being deleted.
 func (c *Cluster) RetryWhileDeleted(ctx context.Context, name string, create func() error) error {
 	var last error
-	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, 3*time.Minute, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, Patience, true, func(ctx context.Context) (bool, error) {
 		if last = create(); !apierrors.IsAlreadyExists(last) {
 			return true, last
 		}
@@ -215,17 +215,22 @@ func (c *Cluster) DeleteNamespace(ctx context.Context, name string) error {
 	return c.CoreV1().Namespaces().Delete(ctx, name, metav1.DeleteOptions{})
 }
 
-// WaitInjected waits until a new pod of the ServiceAccount is injected. After
-// an install, it takes a moment until the API server calls the webhook through
-// the Service.
+// WaitInjected waits until a new pod of the ServiceAccount is injected, and the ServiceAccount
+// can be written. After an install, it takes a moment until the API server calls the webhooks
+// through the Service.
 func (c *Cluster) WaitInjected(ctx context.Context, namespace, account string) error {
 	probe := SDKPod(account, Go, journal.AWS)
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	written := []byte(`{"metadata": {"annotations": {"example.com/any": "true"}}}`)
+	dryRun := []string{metav1.DryRunAll}
+	ctx, cancel := context.WithTimeout(ctx, Patience)
 	defer cancel()
 	return process.Poll(ctx, "a pod of the ServiceAccount "+namespace+"/"+account+" to be injected", func(ctx context.Context) error {
-		pod, err := c.CoreV1().Pods(namespace).Create(ctx, probe, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		pod, err := c.CoreV1().Pods(namespace).Create(ctx, probe, metav1.CreateOptions{DryRun: dryRun})
 		if err == nil && !podstream.HasIdentity(pod) {
 			err = errors.New("the pod was not injected")
+		}
+		if err == nil {
+			_, err = c.CoreV1().ServiceAccounts(namespace).Patch(ctx, account, types.MergePatchType, written, metav1.PatchOptions{DryRun: dryRun})
 		}
 		return err
 	})

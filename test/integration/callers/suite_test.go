@@ -15,7 +15,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -33,7 +32,6 @@ const (
 	examples      = "../../../examples/callers"
 	configuration = "lanyard"
 	namespace     = "team"
-	patience      = time.Minute
 )
 
 // cluster is what all specs share.
@@ -47,7 +45,7 @@ var cluster struct {
 
 func TestCallers(t *testing.T) {
 	RegisterFailHandler(Fail)
-	SetDefaultEventuallyTimeout(patience)
+	SetDefaultEventuallyTimeout(controlplane.Patience)
 	RunSpecs(t, "callers")
 }
 
@@ -137,14 +135,14 @@ func createPod(ctx context.Context) error {
 
 // post sends an empty request to the URL, and returns the status.
 func post(ctx context.Context, url string, config *tls.Config) (status int, err error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, controlplane.Patience)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, http.NoBody)
 	if err != nil {
 		return 0, err
 	}
 	config.InsecureSkipVerify = true
-	transport := &http.Transport{TLSClientConfig: config, DisableKeepAlives: true, DialContext: (&net.Dialer{Timeout: patience}).DialContext}
+	transport := &http.Transport{TLSClientConfig: config, DisableKeepAlives: true, DialContext: (&net.Dialer{Timeout: controlplane.Patience}).DialContext}
 	response, err := (&http.Client{Transport: transport}).Do(request)
 	if err != nil {
 		return 0, err

@@ -22,7 +22,8 @@ import (
 )
 
 // bind binds a user to a ClusterRole in a namespace. No controller fills the role view in
-// here, so its rules are taken from where the controller takes them.
+// here, so its rules are taken from where the controller takes them. All roles have the right to
+// list ServiceAccounts.
 func bind(ctx context.Context, namespace, role, user string) {
 	GinkgoHelper()
 	_, err := env.client.RbacV1().RoleBindings(namespace).Create(ctx, &rbacv1.RoleBinding{
@@ -31,6 +32,7 @@ func bind(ctx context.Context, namespace, role, user string) {
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
 	}, metav1.CreateOptions{})
 	Expect(err).NotTo(HaveOccurred())
+	waitToList(ctx, user, namespace, "", "serviceaccounts")
 }
 
 var _ = Describe("ask", Ordered, func() {

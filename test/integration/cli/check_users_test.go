@@ -54,12 +54,15 @@ var _ = Describe("check by users with few rights", Serial, Ordered, func() {
 	It("does not call an installation right that it could not look at", func(ctx SpecContext) {
 		deletePods(ctx)
 		bindCluster(ctx, "viewer", "system:aggregate-to-view")
+		waitToList(ctx, "viewer", "", "", "serviceaccounts")
 		notes := HavePrefix("error: checks that could not run: ")
 		expectOutputsAs(ctx, user("viewer"), "check-view", command.ExitFailed, notes, "check", "--namespace", "shop", "--service-account", "cart", "--config", adopting(""))
 	})
 
 	It("reads everything but the pods of others with lanyard-view", func(ctx SpecContext) {
 		bindCluster(ctx, "reader-of-lanyard", "system:aggregate-to-view", "lanyard-view")
+		waitToList(ctx, "reader-of-lanyard", "", "", "serviceaccounts")
+		waitToList(ctx, "reader-of-lanyard", "", "admissionregistration.k8s.io", "mutatingwebhookconfigurations")
 		code, out := check(ctx, user("reader-of-lanyard"), "--namespace", "shop", "--service-account", "cart")
 		Expect(code).To(Equal(command.ExitFailed))
 		Expect(out).To(ContainSubstring("? could not determine whether the API server can call the webhook: you may not create pods in the namespace shop\n"))

@@ -95,6 +95,7 @@ func developer(ctx context.Context, name, namespace string) string {
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name}},
 	}, metav1.CreateOptions{})
 	Expect(err).NotTo(HaveOccurred())
+	waitToList(ctx, name, namespace, "", "serviceaccounts")
 	return user(name)
 }
 

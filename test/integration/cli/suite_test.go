@@ -16,11 +16,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	gomegatypes "github.com/onsi/gomega/types"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -52,7 +52,7 @@ var dryRun = metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
 
 func TestCLI(t *testing.T) {
 	RegisterFailHandler(Fail)
-	SetDefaultEventuallyTimeout(time.Minute)
+	SetDefaultEventuallyTimeout(controlplane.Patience)
 	suite, reporter := GinkgoConfiguration()
 	suite.RandomizeAllSpecs = true
 	RunSpecs(t, "cli", suite, reporter)
@@ -88,13 +88,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	}
 
 	newNamespace(ctx, "shop")
-	Eventually(ctx, func(ctx context.Context) (map[string]string, error) {
-		account, err := env.client.CoreV1().ServiceAccounts("shop").Create(ctx, serviceAccount("cart", map[string]string{"lanyard.dev/aws-role-arn": role}), dryRun)
-		if err != nil {
-			return nil, err
-		}
-		return account.Labels, nil
-	}).Should(HaveKey("lanyard.dev/identity"))
+	waitForLabels(ctx)
 	newServiceAccount(ctx, "shop", "cart", map[string]string{"lanyard.dev/aws-role-arn": role, "lanyard.dev/aws-region": "eu-central-1"})
 	Eventually(ctx, func(ctx context.Context) (map[string]string, error) {
 		pod, err := env.client.CoreV1().Pods("shop").Create(ctx, newPod("probe", "cart"), dryRun)
@@ -104,6 +98,18 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 		return pod.Annotations, nil
 	}).Should(HaveKey("lanyard.dev/injected"))
 })
+
+// waitForLabels waits until the API server calls the webhook that labels ServiceAccounts.
+func waitForLabels(ctx context.Context) {
+	GinkgoHelper()
+	Eventually(ctx, func(ctx context.Context) (map[string]string, error) {
+		account, err := env.client.CoreV1().ServiceAccounts("shop").Create(ctx, serviceAccount("probe", map[string]string{"lanyard.dev/aws-role-arn": role}), dryRun)
+		if err != nil {
+			return nil, err
+		}
+		return account.Labels, nil
+	}).Should(HaveKey("lanyard.dev/identity"))
+}
 
 // failClosed sets the failurePolicy that the chart sets without a guard.
 func failClosed(ctx context.Context) {
@@ -153,8 +159,11 @@ func lanyardAs(ctx context.Context, kubeconfig, input string, args ...string) (c
 	var stdout, stderr bytes.Buffer
 	args = append([]string{"lanyard", "--kubeconfig", kubeconfig}, args...)
 	code = cli.Run(ctx, args, genericiooptions.IOStreams{In: bytes.NewBufferString(input), Out: &stdout, ErrOut: &stderr})
-	return code, stdout.String(), stderr.String()
+	return code, stdout.String(), waiting.ReplaceAllString(stderr.String(), "")
 }
+
+// waiting matches the lines in which a command says what it waits for, as on a slow machine.
+var waiting = regexp.MustCompile(`(?m)^waiting for .* \.\.\.\n`)
 
 // user returns the kubeconfig of a user without rights of their own.
 func user(name string) string {
@@ -182,7 +191,21 @@ func reader(ctx context.Context, name string) string {
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name}},
 	}, metav1.CreateOptions{})
 	Expect(err).NotTo(HaveOccurred())
+	waitToList(ctx, name, "", "", "serviceaccounts")
 	return user(name)
+}
+
+// waitToList waits until a user may list a resource in a namespace, or in all: the API server
+// learns of roles and their bindings from watches.
+func waitToList(ctx context.Context, user, namespace, group, resource string) {
+	GinkgoHelper()
+	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		User: user, ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "list", Namespace: namespace, Group: group, Resource: resource},
+	}}
+	Eventually(ctx, func(ctx context.Context) (bool, error) {
+		answer, err := env.client.AuthorizationV1().SubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
+		return err == nil && answer.Status.Allowed, err
+	}).Should(BeTrue())
 }
 
 // changing are the parts of a command and its output that differ between runs, and what

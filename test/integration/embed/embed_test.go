@@ -16,7 +16,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -43,7 +42,6 @@ const (
 	// namespace and serviceAccount are those of the golden cases.
 	namespace      = "team"
 	serviceAccount = "app"
-	patience       = time.Minute
 	// config has a custom provider and a mapping, which no golden case uses.
 	config = `providers:
 - name: example
@@ -156,7 +154,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	go func() { ended <- mgr.Start(running) }()
 	DeferCleanup(func() {
 		stop()
-		Eventually(ended).WithTimeout(patience).Should(Receive(BeNil()))
+		Eventually(ended).WithTimeout(controlplane.Patience).Should(Receive(BeNil()))
 	})
 
 	By("registering them")
@@ -170,7 +168,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 		pod.Spec.Containers = []corev1.Container{{Name: "main", Image: "image"}}
 		got, err := create(ctx, pod)
 		return got.Annotations, err
-	}).WithTimeout(patience).Should(HaveKeyWithValue("lanyard.dev/injected", "token"))
+	}).WithTimeout(controlplane.Patience).Should(HaveKeyWithValue("lanyard.dev/injected", "token"))
 })
 
 // register registers the mutating webhooks of deploy/ at url. The validating one
@@ -243,7 +241,7 @@ var _ = Describe("Embedded in a manager, Lanyard", func() {
 					g.Expect(err).NotTo(HaveOccurred())
 					compare(g, &want, got)
 				}
-			}).WithTimeout(patience).Should(Succeed())
+			}).WithTimeout(controlplane.Patience).Should(Succeed())
 		})
 	}
 
@@ -275,7 +273,7 @@ var _ = Describe("Embedded in a manager, Lanyard", func() {
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(got.Annotations).To(HaveKeyWithValue("lanyard.dev/injected", "aws,example"))
 			g.Expect(variables(got.Spec.Containers[0].Env)).To(HaveKeyWithValue("EXAMPLE_ROLE", "role/loki/eu"))
-		}).WithTimeout(patience).Should(Succeed())
+		}).WithTimeout(controlplane.Patience).Should(Succeed())
 	})
 
 	DescribeTable("denies a configuration file", func(config, want string) {

@@ -8,7 +8,6 @@ import (
 	"encoding/base64"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
@@ -66,7 +65,7 @@ var _ = Describe("The self-managed certificate", func() {
 	It("is one CA for all replicas that start at once, and each webhook trusts it", func(ctx SpecContext) {
 		replicas := make([]*replica, 3)
 		for i := range replicas {
-			replicas[i] = start(GinkgoLogr, time.Hour, time.Minute)
+			replicas[i] = start(GinkgoLogr)
 		}
 		eventuallyReady(replicas...)
 		all := bundles(ctx)
@@ -82,7 +81,7 @@ var _ = Describe("The self-managed certificate", func() {
 
 	It("is not created again when Lanyard is uninstalled, but when it is installed again", func(ctx SpecContext) {
 		var log journal
-		replicas := []*replica{start(log.logger(), time.Hour, time.Minute), start(log.logger(), time.Hour, time.Minute)}
+		replicas := []*replica{start(log.logger()), start(log.logger())}
 		eventuallyReady(replicas...)
 		By("deleting what helm uninstall deletes, in its order, while the replicas still have their permissions")
 		remove(ctx)
@@ -102,7 +101,7 @@ var _ = Describe("The self-managed certificate", func() {
 		ofHelm := `{"metadata":{"labels":{"app.kubernetes.io/managed-by":"Helm"},"annotations":{"meta.helm.sh/release-name":"blue","meta.helm.sh/release-namespace":"security"}}}`
 		_, err := cluster.client.AdmissionregistrationV1().MutatingWebhookConfigurations().Patch(ctx, configuration, types.MergePatchType, []byte(ofHelm), metav1.PatchOptions{})
 		Expect(err).NotTo(HaveOccurred())
-		eventuallyReady(start(GinkgoLogr, time.Hour, time.Minute))
+		eventuallyReady(start(GinkgoLogr))
 		Expect(cluster.client.CoreV1().Secrets(namespace).Delete(ctx, secretName, metav1.DeleteOptions{})).To(Succeed())
 		Eventually(func(g Gomega) {
 			s, err := cluster.client.CoreV1().Secrets(namespace).Get(ctx, secretName, metav1.GetOptions{})
@@ -113,7 +112,7 @@ var _ = Describe("The self-managed certificate", func() {
 	})
 
 	It("is trusted again after somebody else wrote the caBundle", func(ctx SpecContext) {
-		r := start(GinkgoLogr, time.Hour, time.Minute)
+		r := start(GinkgoLogr)
 		eventuallyReady(r)
 		want := bundles(ctx)
 		_, _, stranger, err := controlplane.NewServingCertificate(GinkgoT().TempDir())
@@ -131,7 +130,7 @@ var _ = Describe("The self-managed certificate", func() {
 	})
 
 	It("is trusted by a webhook configuration that comes back", func(ctx SpecContext) {
-		r := start(GinkgoLogr, time.Hour, time.Minute)
+		r := start(GinkgoLogr)
 		eventuallyReady(r)
 		Expect(cluster.client.AdmissionregistrationV1().MutatingWebhookConfigurations().Delete(ctx, configuration, metav1.DeleteOptions{})).To(Succeed())
 		apply(ctx, "50-mutatingwebhookconfiguration")
@@ -148,7 +147,7 @@ var _ = Describe("The self-managed certificate", func() {
 			return may(ctx, "patch", "admissionregistration.k8s.io", "mutatingwebhookconfigurations", "", "lanyard")
 		}).Should(BeFalse())
 		var log journal
-		r := start(log.logger(), time.Hour, time.Minute)
+		r := start(log.logger())
 		Eventually(r.leaf).ShouldNot(BeNil())
 		// It has its certificate a little before it sees its own CA again.
 		untrusted := MatchError(ContainSubstring(
@@ -165,7 +164,7 @@ var _ = Describe("The self-managed certificate", func() {
 			return may(ctx, "patch", "admissionregistration.k8s.io", "mutatingwebhookconfigurations", "", "lanyard")
 		}).Should(BeFalse())
 		before := cluster.refused.Load()
-		r := start(GinkgoLogr, time.Hour, time.Minute)
+		r := start(GinkgoLogr)
 		Eventually(cluster.refused.Load).Should(BeNumerically(">", before))
 		Expect(r.ready()).To(MatchError(ContainSubstring("no serving certificate yet")))
 		apply(ctx, "22-certificates-rbac")

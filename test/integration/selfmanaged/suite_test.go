@@ -53,7 +53,7 @@ var cluster struct {
 
 func TestSelfManaged(t *testing.T) {
 	RegisterFailHandler(Fail)
-	SetDefaultEventuallyTimeout(time.Minute)
+	SetDefaultEventuallyTimeout(controlplane.Patience)
 	RunSpecs(t, "self-managed certificate")
 }
 
@@ -143,14 +143,14 @@ func waitForRights(ctx context.Context) {
 type replica struct{ *servingcert.SelfManaged }
 
 // start runs a replica with the rights of deploy/, until the spec ends.
-func start(log logr.Logger, caDuration, certificateDuration time.Duration) *replica {
+func start(log logr.Logger) *replica {
 	GinkgoHelper()
 	source := servingcert.NewSelfManaged(servingcert.SelfManagedOptions{
 		Client:          cluster.webhook,
 		SecretNamespace: namespace, SecretName: secretName,
 		WebhookConfigurationName: configuration,
 		Hosts:                    []string{serverName},
-		CADuration:               caDuration, CertificateDuration: certificateDuration,
+		CADuration:               24 * time.Hour, CertificateDuration: time.Hour,
 		OnChange: func(time.Time) {}, Logger: log,
 	})
 	ctx, cancel := context.WithCancel(context.Background())

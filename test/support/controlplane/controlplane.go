@@ -37,6 +37,10 @@ import (
 // if a request names none. kubeadm and most distributions use the same value.
 const DefaultServiceAccountIssuer = "https://kubernetes.default.svc.cluster.local"
 
+// Patience is how long a test waits for what usually happens within a second. On a machine under
+// full load it takes up to a minute, and only what hangs takes longer than this.
+const Patience = 5 * time.Minute
+
 const (
 	// startTimeout limits the start of each process. A start usually takes
 	// seconds, but minutes on a machine under full load.

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package metadataapi is a small API server for tests: it lists, watches and reads the
-// metadata of ServiceAccounts. Its watches can stall, and its reads can fail.
+// metadata of ServiceAccounts or Namespaces. Its watches can stall, and its reads can fail.
 package metadataapi
 
 import (
@@ -177,9 +177,11 @@ func (a *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		a.t.Errorf("got Accept %q, want only metadata", r.Header.Get("Accept"))
 	}
 	switch {
+	case single && !strings.Contains(name, "/"): // a Namespace
+		a.get(w, "/"+name)
 	case single:
 		a.get(w, strings.Replace(name, "/serviceaccounts/", "/", 1))
-	case r.URL.Path != "/api/v1/serviceaccounts":
+	case r.URL.Path != "/api/v1/serviceaccounts" && r.URL.Path != "/api/v1/namespaces":
 		a.t.Errorf("got path %q", r.URL.Path)
 	case query.Get("sendInitialEvents") == "true":
 		a.count("stream")

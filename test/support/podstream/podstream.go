@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 
+	"github.com/lanyard-dev/lanyard/test/support/controlplane"
 	"github.com/lanyard-dev/lanyard/test/support/process"
 )
 
@@ -84,12 +85,13 @@ type Stream struct {
 }
 
 const (
-	// retryInterval is the time before a pod is tried again.
+	// retryInterval is the time before an object is tried again.
 	retryInterval = 200 * time.Millisecond
-	// atOnce limits the pods that wait for a response: the API server rejects others.
-	atOnce = 100
-	// awaitTimeout limits Await. A busy machine creates a few pods per second.
-	awaitTimeout = 5 * time.Minute
+	// atOnce limits the pods that wait for a response: with more, each of them would wait
+	// longer on a slow machine, up to the timeout of the webhook.
+	atOnce = 20
+	// awaitTimeout limits Await. A busy machine creates a pod per second.
+	awaitTimeout = 10 * time.Minute
 )
 
 // The ServiceAccounts in a stream's namespace.
@@ -140,7 +142,7 @@ func (s *Stream) More(ctx context.Context, pods int) error {
 // the webhook for ServiceAccounts has failurePolicy Fail.
 func CreateServiceAccount(ctx context.Context, client typedcorev1.ServiceAccountInterface, account *corev1.ServiceAccount) error {
 	var last error
-	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, 2*time.Minute, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(ctx, retryInterval, controlplane.Patience, true, func(ctx context.Context) (bool, error) {
 		_, last = client.Create(ctx, account, metav1.CreateOptions{})
 		return !apierrors.IsInternalError(last), nil
 	})
@@ -151,7 +153,7 @@ func CreateServiceAccount(ctx context.Context, client typedcorev1.ServiceAccount
 // as the policies of deploy/policies make it do. One that is written before would stay without
 // the label, and its pods without credentials.
 func WaitLabelled(ctx context.Context, client kubernetes.Interface) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, controlplane.Patience)
 	defer cancel()
 	probe := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "probe", Annotations: map[string]string{"lanyard.dev/audience": "probe"}}}
 	return process.Poll(ctx, "a ServiceAccount to be labelled", func(ctx context.Context) error {
@@ -195,7 +197,8 @@ func (s *Stream) create(ctx context.Context, i int) {
 	}
 	start := time.Now()
 	got, err := Create(ctx, s.client, s.namespace, pod)
-	for account == WithIdentity && apierrors.IsForbidden(err) && time.Since(start) < s.retry {
+	// The API server has not looked at a pod for which it is too busy.
+	for apierrors.IsTooManyRequests(err) || account == WithIdentity && apierrors.IsForbidden(err) && time.Since(start) < s.retry {
 		time.Sleep(retryInterval)
 		got, err = Create(ctx, s.client, s.namespace, pod)
 	}

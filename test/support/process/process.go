@@ -20,8 +20,9 @@ import (
 )
 
 const (
-	// stopTimeout is the time in which a process must end after SIGTERM.
-	stopTimeout = time.Minute
+	// stopTimeout is the time in which a process must end after SIGTERM. Only one that hangs
+	// takes as long.
+	stopTimeout = 5 * time.Minute
 	// tailBytes limits the part of a log that Tail returns.
 	tailBytes = 4096
 	// pollInterval is the time between two attempts of Poll and Until.
@@ -98,8 +99,8 @@ func (p *Process) Suspend() error {
 // Resume continues a process that is suspended.
 func (p *Process) Resume() error { return p.Signal(syscall.SIGCONT) }
 
-// Stop sends SIGTERM, waits for the process and returns its error. After a
-// minute it kills the process.
+// Stop sends SIGTERM, waits for the process and returns its error. After five
+// minutes it kills the process.
 func (p *Process) Stop() error {
 	select {
 	case <-p.done:

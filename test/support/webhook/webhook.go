@@ -18,7 +18,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"syscall"
-	"time"
 
 	"github.com/lanyard-dev/lanyard/test/support/controlplane"
 	"github.com/lanyard-dev/lanyard/test/support/process"
@@ -108,7 +107,7 @@ func Launch(ctx context.Context, o Options) (*Process, error) {
 
 // waitReady returns when the webhook is ready, or an error if it ends first.
 func (p *Process) waitReady(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, controlplane.Patience)
 	defer cancel()
 	ready := make(chan error, 1)
 	go func() { ready <- controlplane.WaitReady(ctx, p.HealthURL+"/readyz") }()

@@ -37,7 +37,7 @@ func startCertManager(ctx context.Context, output io.Writer) (stop func() error,
 		}
 		return command.Wait()
 	}
-	wait, cancel := context.WithTimeout(ctx, time.Minute)
+	wait, cancel := context.WithTimeout(ctx, framework.Patience)
 	defer cancel()
 	// The resources appear one after the other.
 	err = process.Poll(wait, "the resources of cert-manager", func(ctx context.Context) error {

@@ -31,7 +31,7 @@ const (
 	certManager = "cert-manager"
 
 	// They are renewed after two thirds. The last third is for a busy machine.
-	caDuration, certificateDuration = "75s", "25s"
+	caDuration, certificateDuration = "120s", "40s"
 )
 
 // String returns the name of the method.
@@ -56,7 +56,7 @@ func (m method) up(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
-	_, err := cluster.Run(ctx, "kubectl", "rollout", "status", "deployment/"+framework.Deployment, "--namespace", framework.Namespace, "--timeout", "3m")
+	_, err := cluster.Run(ctx, "kubectl", "rollout", "status", "deployment/"+framework.Deployment, "--namespace", framework.Namespace, "--timeout", framework.Patience.String())
 	return err
 }
 

@@ -174,6 +174,8 @@ var _ = Describe("lanyard in a terminal", Ordered, ContinueOnFailure, func() {
 		// For a moment, the node still forwards calls to the last replica, and the error
 		// is another error.
 		Eventually(ctx, callWebhook).Should(MatchError(ContainSubstring("connection refused")))
+		// The API server learns later that the guard is whole again.
+		Eventually(ctx, createPod).Should(MatchError(ContainSubstring("lanyard-guard-pods")))
 		checkPage.record(ctx, &recording{when: "No replica of the webhook runs.", command: "lanyard check", code: 1})
 		explainPage.record(ctx, &recording{
 			when:    "No replica of the webhook runs, so the guard denies new pods.",
@@ -204,8 +206,16 @@ func scale(ctx context.Context, replicas string) {
 
 // callWebhook lets the API server call the webhooks of all installations, by a dry run.
 func callWebhook(ctx context.Context) error {
+	return dryRun(ctx, map[string]string{"lanyard.dev/probe": "true"})
+}
+
+// createPod creates a pod that needs credentials, as a dry run.
+func createPod(ctx context.Context) error { return dryRun(ctx, nil) }
+
+// dryRun creates a pod of the ServiceAccount cart with the labels, as a dry run.
+func dryRun(ctx context.Context, labels map[string]string) error {
 	pod := framework.SDKPod("cart", framework.Go, journal.AWS)
-	pod.Labels = map[string]string{"lanyard.dev/probe": "true"}
+	pod.Labels = labels
 	_, err := cluster.CoreV1().Pods(shop).Create(ctx, pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	return err
 }

@@ -39,8 +39,8 @@ func readIncidents() (functions string, all []incident) {
 	return file.Functions, file.Incidents
 }
 
-// answerTime is how long an engineer may wait for an answer.
-const answerTime = 2 * time.Minute
+// answerTime limits the wait for an answer. It is short, because there are many incidents.
+const answerTime = 5 * time.Minute
 
 // describeIncidents adds the specs of the incidents. It must be called in the container of
 // the suite, because the incidents need the installation.

@@ -10,7 +10,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -21,17 +20,19 @@ import (
 // internet is a proxy that leads to the emulated clouds and to a web server for the
 // issuer, under their real names. Other hosts cannot be reached.
 type internet struct {
-	// addresses are those of the hosts.
-	addresses map[string]string
+	// hosts are the functions that connect to the hosts.
+	hosts map[string]dialer
 	// url is that of the proxy, for HTTPS_PROXY.
 	url string
 	// ca contains the certificates of all CAs, for SSL_CERT_FILE.
 	ca []byte
 }
 
+type dialer func(ctx context.Context) (net.Conn, error)
+
 // newInternet starts the proxy.
 func newInternet() *internet {
-	n := &internet{addresses: map[string]string{}}
+	n := &internet{hosts: map[string]dialer{}}
 	server := httptest.NewServer(http.HandlerFunc(n.connect))
 	DeferCleanup(server.Close)
 	n.url = server.URL
@@ -41,13 +42,12 @@ func newInternet() *internet {
 // connect handles the method CONNECT, and tunnels the connection to the host.
 func (n *internet) connect(w http.ResponseWriter, r *http.Request) {
 	host, _, _ := net.SplitHostPort(r.Host)
-	address, found := n.addresses[host]
+	dial, found := n.hosts[host]
 	if r.Method != http.MethodConnect || !found {
 		http.Error(w, "not a host of this test", http.StatusForbidden)
 		return
 	}
-	var dialer net.Dialer
-	server, err := dialer.DialContext(r.Context(), "tcp", address)
+	server, err := dial(r.Context())
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadGateway)
 		return
@@ -69,16 +69,38 @@ func (n *internet) connect(w http.ResponseWriter, r *http.Request) {
 }
 
 // addClouds connects the emulated clouds.
-func (n *internet) addClouds(ctx context.Context, hosts []string, ca []byte) {
-	GinkgoHelper()
-	// It lasts until the end of the suite.
-	address, stop, err := clouds.Forward(context.WithoutCancel(ctx))
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(stop)
+func (n *internet) addClouds(hosts []string, ca []byte) {
 	for _, host := range hosts {
-		n.addresses[host] = address
+		n.hosts[host] = dialClouds
 	}
 	n.ca = append(n.ca, ca...)
+}
+
+// dialClouds connects to the emulated clouds. Each connection has a port of its own that is
+// forwarded: an error of one connection ends the others of the same port.
+func dialClouds(ctx context.Context) (net.Conn, error) {
+	address, stop, err := clouds.Forward(ctx)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
+	if err != nil {
+		stop()
+		return nil, err
+	}
+	return forwarded{conn, stop}, nil
+}
+
+// forwarded is a connection that also ends the forwarding of its port.
+type forwarded struct {
+	net.Conn
+	stop func()
+}
+
+// Close implements net.Conn.
+func (f forwarded) Close() error {
+	defer f.stop()
+	return f.Conn.Close()
 }
 
 // addSite connects a web server that serves the files of a directory below a path.
@@ -98,6 +120,8 @@ func (n *internet) addServer(host string, handler http.Handler) {
 	server.TLS = &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12}
 	server.StartTLS()
 	DeferCleanup(server.Close)
-	n.addresses[host] = strings.TrimPrefix(server.URL, "https://")
+	n.hosts[host] = func(ctx context.Context) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "tcp", server.Listener.Addr().String())
+	}
 	n.ca = append(n.ca, serving.CA...)
 }

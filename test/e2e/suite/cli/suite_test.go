@@ -74,7 +74,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	clouds, err = cluster.StartClouds(ctx, trust)
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func(ctx SpecContext) error { return clouds.Stop(ctx) })
-	setUpUser(ctx)
+	setUpUser()
 })
 
 // terminating returns the namespaces that are being deleted.
@@ -94,7 +94,7 @@ func terminating(ctx context.Context) ([]string, error) {
 
 // setUpUser makes a directory, and the programs lanyard and kubectl
 // lanyard. The clouds are reached through a proxy.
-func setUpUser(ctx context.Context) {
+func setUpUser() {
 	GinkgoHelper()
 	user.directory = GinkgoT().TempDir()
 	programs := GinkgoT().TempDir()
@@ -102,7 +102,7 @@ func setUpUser(ctx context.Context) {
 		Expect(os.Symlink(filepath.Join(cluster.Root, "bin", "lanyard"), filepath.Join(programs, name))).To(Succeed())
 	}
 	n := newInternet()
-	n.addClouds(ctx, emulator.Hosts(), clouds.CA())
+	n.addClouds(emulator.Hosts(), clouds.CA())
 	n.addSite("issuer.example.com", "/production", filepath.Join(user.directory, "issuer"))
 	// This name is not public, but it is the issuer of the cluster.
 	n.addServer("kubernetes.default.svc.cluster.local", cached(filepath.Join(user.directory, "cluster")))
@@ -185,7 +185,7 @@ func newDeployment(ctx context.Context, name, cloud string) {
 // ones are gone.
 func rolledOut(ctx context.Context, name string) {
 	GinkgoHelper()
-	_, err := cluster.Run(ctx, "kubectl", "rollout", "status", "deployment/"+name, "--namespace", shop, "--timeout", "2m")
+	_, err := cluster.Run(ctx, "kubectl", "rollout", "status", "deployment/"+name, "--namespace", shop, "--timeout", expect.Patience.String())
 	Expect(err).NotTo(HaveOccurred())
 	Eventually(ctx, func(ctx context.Context) error {
 		pods, err := cluster.CoreV1().Pods(shop).List(ctx, metav1.ListOptions{LabelSelector: "app=" + name})

@@ -11,11 +11,12 @@ import (
 	"os/exec"
 	"regexp"
 	"strings"
-	"time"
 
 	"github.com/creack/pty"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+
+	"github.com/lanyard-dev/lanyard/test/e2e/framework"
 )
 
 // terminal is one that the commands run in.
@@ -28,8 +29,8 @@ type terminal struct {
 // terminals are all; the recordings are made in the first one.
 var terminals = []terminal{{80, false}, {80, true}, {120, false}, {120, true}}
 
-// patience is how long a command may take.
-const patience = 2 * time.Minute
+// patience limits a command, and a script of an incident, which waits for rollouts.
+const patience = 2 * framework.Patience
 
 // run runs a shell command and returns its exit code and terminal output.
 func (t terminal) run(ctx context.Context, command string) (code int, shown string) {
@@ -63,8 +64,8 @@ func (t terminal) run(ctx context.Context, command string) (code int, shown stri
 	return 0, lines(text.String())
 }
 
-// progress matches the messages about steps that take long.
-var progress = regexp.MustCompile(`(?m)^(asking Lanyard|reading [a-z ]+|waiting for [a-z ]+|labelling ServiceAccounts|exchanged the tokens of \d+ of \d+ ServiceAccounts) \.\.\.\n`)
+// progress matches the messages about requests and steps that take long.
+var progress = regexp.MustCompile(`(?m)^(waiting for [^\n]+|\d+ of \d+ namespaces|\d+ ServiceAccounts so far|exchanged the tokens of \d+ of \d+ ServiceAccounts) \.\.\.\n`)
 
 // lines returns the terminal output, without parts that depend on timing.
 func lines(shown string) string {

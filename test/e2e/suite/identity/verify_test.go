@@ -25,7 +25,7 @@ const verifier = "lanyard-verify"
 
 // The image is loaded into the nodes, which have no registry. Lanyard adds the container to one pod. The
 // other pods have it already, as the pods behind a proxy have it: it needs the CA of the emulators, or
-// less than two minutes.
+// another time than two minutes.
 var _ = It("A verified start waits for the clouds, and says what is wrong", func(ctx SpecContext) {
 	newVerified(ctx, "verified", "wait")
 	newVerified(ctx, "unverified", "wait")
@@ -35,7 +35,7 @@ var _ = It("A verified start waits for the clouds, and says what is wrong", func
 	added := unredirected(ctx, framework.SDKPod("unreachable", framework.Go, journal.AWS))
 	Expect(added.Spec.InitContainers).To(ConsistOf(SatisfyAll(HaveField("Name", verifier), HaveField("Image", framework.WebhookImage))))
 	lost := unredirected(ctx, verifiedPod("unreachable", "--warn", "--timeout=5s"))
-	refused := checker.Create(ctx, namespace, verifiedPod("unverified", "--timeout=10s"))
+	refused := checker.Create(ctx, namespace, verifiedPod("unverified", "--timeout=20s"))
 
 	By("reading what kubectl describe shows about them")
 	_, err := cluster.WaitContainer(ctx, refused, verifier, expect.Patience, framework.Terminated)
@@ -53,7 +53,7 @@ var _ = It("A verified start waits for the clouds, and says what is wrong", func
 	By("starting a pod that the cloud accepts later")
 	granted := expect.Outcomes{journal.AWS: expect.Granted(identities.Role)}
 	checker.Begin("verified start", framework.Go, granted)
-	late := checker.Create(ctx, namespace, verifiedPod("verified"))
+	late := checker.Create(ctx, namespace, verifiedPod("verified", "--timeout="+expect.Patience.String()))
 	Eventually(ctx, logOf).WithArguments(late).Should(ContainSubstring("AWS denies the token of identity/verified: AccessDenied"))
 	trusted := trustInstead(ctx, ":identity:later", ":identity:verified")
 	checker.Check(ctx, "verified start", framework.Go, late, framework.SDKContainer, granted)

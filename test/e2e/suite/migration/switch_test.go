@@ -200,10 +200,10 @@ func readsOnly(ctx context.Context, pod *corev1.Pod, want string, before int) (t
 	Eventually(func(g Gomega) {
 		text, err := cluster.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{Container: app}).Do(ctx).Raw()
 		g.Expect(err).NotTo(HaveOccurred())
-		lines := strings.Split(strings.TrimSpace(string(text)), "\n")
-		if times = len(lines); lines[0] == "" {
-			times = 0
-		}
+		// The last line may not be written completely.
+		lines := strings.Split(string(text), "\n")
+		lines = lines[:len(lines)-1]
+		times = len(lines)
 		g.Expect(times).To(BeNumerically(">", before), "lines of pod %s/%s", pod.Namespace, pod.Name)
 		if states := slices.Compact(lines); !slices.Equal(states, []string{want}) {
 			StopTrying(fmt.Sprintf("pod %s/%s: got credentials %q, want %q at all times", pod.Namespace, pod.Name, states, want)).Now()
@@ -256,15 +256,24 @@ func waitLanyard(ctx context.Context, called bool) {
 	}).WithContext(ctx).Should(Succeed())
 }
 
-// waitPods waits until all pods of the workloads run.
+// waitPods waits until all workloads have their pods, and all pods run.
 func waitPods(ctx context.Context) {
 	GinkgoHelper()
-	Eventually(func(g Gomega) {
-		pods := running(ctx)
-		for _, pod := range pods {
-			g.Expect(pod.Status.Phase).To(Equal(corev1.PodRunning), pod.Namespace+"/"+pod.Name)
+	var want []string
+	for _, w := range readTable() {
+		if w.Status != "no pods" {
+			want = append(want, w.id())
 		}
-		g.Expect(len(pods)).To(BeNumerically(">=", 40))
+	}
+	Expect(len(want)).To(BeNumerically(">=", 40))
+	Eventually(func(g Gomega) {
+		var got []string
+		for _, pod := range running(ctx) {
+			g.Expect(pod.Status.Phase).To(Equal(corev1.PodRunning), pod.Namespace+"/"+pod.Name)
+			got = append(got, workloadOf(pod).id())
+		}
+		slices.Sort(got) // a DaemonSet has a pod on each node
+		g.Expect(slices.Compact(got)).To(ConsistOf(want))
 	}).WithContext(ctx).WithPolling(time.Second).Should(Succeed())
 }
 
@@ -418,7 +427,7 @@ var _ = Describe("A switch of 40 workloads", Ordered, func() {
 			t.must(ctx, "kubectl rollout restart deployment/plain --namespace "+namespace)
 		}
 		for _, namespace := range switched {
-			t.must(ctx, "kubectl rollout status deployment/plain --timeout 1m --namespace "+namespace)
+			t.must(ctx, "kubectl rollout status deployment/plain --timeout "+framework.Patience.String()+" --namespace "+namespace)
 		}
 		w.see(ctx, (*workload40).beside)
 		w.check(ctx)

@@ -264,7 +264,7 @@ func restart(ctx context.Context, t *tools) {
 	}
 	for namespace, list := range names {
 		for _, name := range list {
-			t.must(ctx, "kubectl rollout status --timeout 2m --namespace "+namespace+" "+name)
+			t.must(ctx, "kubectl rollout status --timeout "+framework.Patience.String()+" --namespace "+namespace+" "+name)
 		}
 	}
 }

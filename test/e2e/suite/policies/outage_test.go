@@ -53,14 +53,15 @@ func beside() {
 		Expect(err).NotTo(HaveOccurred())
 		_, err = cluster.WaitReady(ctx, expect.Patience)
 		Expect(err).NotTo(HaveOccurred())
-		Expect(webhookResponds(ctx)).NotTo(Succeed())
+		Eventually(ctx, webhookResponds).ShouldNot(Succeed())
 		// The webhook for ServiceAccounts has failurePolicy Fail.
 		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{
 			Name: "outage", Annotations: map[string]string{"lanyard.dev/aws-role-arn": identities.Role, "lanyard.dev/aws-region": "eu-central-1"},
 		}}
 		_, err = cluster.CoreV1().ServiceAccounts(namespace).Create(ctx, account, metav1.CreateOptions{})
 		Expect(err).NotTo(HaveOccurred())
-		Expect(dryRun(ctx, namespace, account.Name)).To(Succeed())
+		// The guard may know of the ServiceAccount before the policies do.
+		Eventually(ctx, dryRun).WithArguments(namespace, account.Name).Should(Succeed())
 
 		var running []*corev1.Pod
 		for i := range pods {
@@ -107,7 +108,8 @@ func restart() {
 		Eventually(ctx, func(g Gomega) {
 			server, err := cluster.CoreV1().Pods(metav1.NamespaceSystem).Get(ctx, servers.Items[0].Name, metav1.GetOptions{})
 			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect(framework.Container(server, "kube-apiserver").RestartCount).To(Equal(before + 1))
+			// On a busy machine, the kubelet may find the new one too slow, and start another.
+			g.Expect(framework.Container(server, "kube-apiserver").RestartCount).To(BeNumerically(">", before))
 		}).Should(Succeed())
 		Eventually(ctx, created.Load).Should(BeNumerically(">=", created.Load()+fewest))
 		tried := end()

@@ -6,12 +6,127 @@ package mutate
 import (
 	"bytes"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
+	"sync"
 
 	"github.com/lanyard-dev/lanyard/internal/provider"
 	"github.com/lanyard-dev/lanyard/internal/rawjson"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
+
+// Prepared contains the additions to all pods of a ServiceAccount with the same Choice. It is
+// immutable.
+type Prepared struct {
+	annotations map[string]string // of the ServiceAccount
+	account     *annotations.ServiceAccount
+	identities  []annotations.Identity // without the one that is left to a peer
+	injection   *encodedInjection
+}
+
+// key contains everything that the result of Prepare depends on, except the settings and the
+// annotations of the ServiceAccount.
+type key struct {
+	namespace, serviceAccount string
+	expirationSeconds         int64
+	windows                   bool
+	leftToPeer                string
+}
+
+func (c *Choice) key() key {
+	return key{c.namespace, c.pod.read.ServiceAccountName, c.TokenExpirationSeconds, c.pod.read.Windows, c.LeftToPeer}
+}
+
+// Prepare computes the additions to pods of the ServiceAccount. It returns nil if the
+// ServiceAccount asks for no identity, or only for one that the pod gets from another
+// webhook. The error is a *reason.Error.
+func (c *Choice) Prepare(serviceAccount *annotations.Object) (*Prepared, error) {
+	account, err := Account(c.settings, serviceAccount)
+	if err != nil || account == nil {
+		return nil, err
+	}
+	expiration, errs := c.settings.Expiration(&c.Pod, account)
+	if len(errs) > 0 {
+		return nil, invalid("pod", c.name(), errs)
+	}
+	identities := slices.DeleteFunc(slices.Clone(account.Identities), func(i annotations.Identity) bool { return i.Provider.Name == c.LeftToPeer })
+	if len(identities) == 0 {
+		return nil, nil
+	}
+	injection := newInjection(provider.NewInjection(identities, &provider.Subject{
+		Namespace: serviceAccount.Namespace, ServiceAccount: serviceAccount.Name, MountPath: c.settings.TokenMountPath,
+		TokenExpirationSeconds: expiration, Windows: c.pod.read.Windows,
+	}))
+	injection.verify, injection.verifyImage = account.Verify, c.settings.VerifyImage
+	return &Prepared{annotations: serviceAccount.Annotations, account: account, identities: identities, injection: injection}, nil
+}
+
+// Limits of a Cache. A user chooses the annotations of a ServiceAccount, and with the lifetime
+// that a pod asks for, any number of entries of one ServiceAccount.
+const (
+	// maxCachedBytes is the memory of all entries. An entry for three clouds takes about 15 kB.
+	maxCachedBytes = 2 << 20
+	// An entry takes less than entryBytes, and copiesOfText times the texts of its annotations
+	// and variables.
+	entryBytes, copiesOfText = 4 << 10, 8
+)
+
+// Cache caches the results of Prepare, because most pods are replicas. All calls must use the
+// same settings. The zero value is ready to use, and safe for concurrent use.
+type Cache struct {
+	mu      sync.RWMutex
+	entries map[key]*Prepared
+	bytes   int // of the entries, at most maxCachedBytes
+}
+
+// Prepare returns the result of choice.Prepare, from the cache if possible.
+func (c *Cache) Prepare(choice *Choice, serviceAccount *annotations.Object) (*Prepared, error) {
+	if len(serviceAccount.Annotations) == 0 {
+		return choice.Prepare(serviceAccount) // which takes no time
+	}
+	key := choice.key()
+	if entry := c.get(key); entry != nil && maps.Equal(entry.annotations, serviceAccount.Annotations) {
+		return entry, nil
+	}
+	entry, err := choice.Prepare(serviceAccount)
+	if entry != nil {
+		c.put(key, entry)
+	}
+	return entry, err
+}
+
+func (c *Cache) get(k key) *Prepared {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.entries[k]
+}
+
+// put adds an entry. It empties a full cache, because entries in use are soon added again.
+func (c *Cache) put(k key, entry *Prepared) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if old := c.entries[k]; old != nil {
+		c.bytes -= old.bytes()
+	}
+	c.bytes += entry.bytes()
+	if c.entries == nil || c.bytes > maxCachedBytes {
+		c.entries, c.bytes = map[key]*Prepared{}, entry.bytes()
+	}
+	c.entries[k] = entry
+}
+
+// bytes returns an upper bound of the memory of the entry.
+func (p *Prepared) bytes() int {
+	text := 0
+	for key, value := range p.annotations {
+		text += len(key) + len(value)
+	}
+	for _, variable := range p.injection.environment {
+		text += len(variable)
+	}
+	return entryBytes + copiesOfText*text
+}
 
 // encodedInjection is a provider.Injection that is encoded once for the patches of many pods.
 // It is immutable.
