@@ -38,7 +38,7 @@ func of(info *debug.BuildInfo) string {
 }
 
 // Page returns the address of a file of the repository, such as docs/install/upgrade.md#upgrade,
-// as the file is in this version. The builds between releases have the files of main.
+// as the file is in this version. Builds between releases use the files of main.
 func Page(path string) string { return page(Version(), path) }
 
 func page(version, path string) string {

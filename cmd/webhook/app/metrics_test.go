@@ -17,8 +17,8 @@ import (
 	"github.com/lanyard-dev/lanyard/test/support/memnet"
 )
 
-// Any pod can scrape, and one that does not read, or does not send a body, must not keep
-// Prometheus from it.
+// Any pod can scrape. One that does not read the response, or does not send its body, must not
+// block Prometheus.
 func TestASlowClientDoesNotStopScrapes(t *testing.T) {
 	t.Parallel()
 	for name, header := range map[string]string{
