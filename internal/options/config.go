@@ -26,7 +26,7 @@ func Load(args []string, readFile func(name string) ([]byte, error)) (*Options, 
 }
 
 // LoadConfig reads the file of --config, if any, and sets the flags that are in the file and
-// not on the command line. fs must have all flags, parsed.
+// not on the command line. fs must contain all flags, and be parsed.
 func (o *Options) LoadConfig(fs *pflag.FlagSet, readFile func(name string) ([]byte, error)) error {
 	if o.ConfigFile == "" {
 		return nil

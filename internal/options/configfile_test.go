@@ -138,8 +138,8 @@ func TestAMappingMustNotHaveAReservedAudience(t *testing.T) {
 	}
 }
 
-// A program without flags reads the same file: it must know each setting, and whether it is
-// about the injection.
+// A program without flags reads the same file, so it must know each setting and whether it
+// belongs to the injection.
 func TestTheSettingsOfAFileAreTheFlags(t *testing.T) {
 	t.Parallel()
 	var flags []string

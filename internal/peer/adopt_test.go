@@ -193,7 +193,7 @@ func TestAdoptedAnnotationsFollowThePeers(t *testing.T) {
 	}
 }
 
-// After a hand-written role, the peer's annotations have no effect any more.
+// Once a user has written a role, the peer's annotations no longer have an effect.
 func TestAnAnnotationByHandWinsFromThenOn(t *testing.T) {
 	t.Parallel()
 	has, _, _ := adopt(t, values{eksRole: roleARN}.whole(), "eks")
@@ -234,7 +234,7 @@ func own(whole map[string]string) map[string]string {
 	return result
 }
 
-// If the peer's audience is a flag of the peer, it is also a flag of Lanyard.
+// If a flag of the peer sets the audience, a flag of Lanyard sets it, too.
 func TestTheClustersAudienceIsNotOverridden(t *testing.T) {
 	t.Parallel()
 	a := peer.Adopt(newSettings(t), peersNamed(t, "gcp"), values{gcpName: gcpPool, gcpEmail: email}.whole())
@@ -279,7 +279,7 @@ func TestAdoptionLeavesProfilesAlone(t *testing.T) {
 	}
 }
 
-// Tokens of a cloud must not live longer than before: the shortest lifetime counts, also if
+// Tokens of a cloud must not live longer than before: the shortest lifetime counts, even if
 // it is a default of a peer.
 func TestTheShortestLifetimeOfSeveralPeersCounts(t *testing.T) {
 	t.Parallel()

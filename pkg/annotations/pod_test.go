@@ -23,7 +23,7 @@ func TestParsePod(t *testing.T) {
 	})
 }
 
-// No key that belongs on a ServiceAccount means anything on a pod.
+// Keys of ServiceAccounts have no meaning on a pod.
 func TestParsePodDeniesEveryKeyOfAServiceAccount(t *testing.T) {
 	t.Parallel()
 	for _, key := range append(newSettings(t).ServiceAccountKeys(), annotations.AllowedIdentities) {

@@ -45,7 +45,7 @@ func generalKeys() map[string]string {
 	}
 }
 
-// Users write the s.
+// Users write the keys.
 func TestKeysDoNotChange(t *testing.T) {
 	t.Parallel()
 	for name, key := range generalKeys() {
@@ -82,7 +82,7 @@ func TestKeysAreUnique(t *testing.T) {
 	}
 	for _, d := range newSettings(t).Providers {
 		for i := range d.Parameters {
-			// Also a key that only the cluster sets may become an annotation.
+			// A key that only the cluster sets may become an annotation, too.
 			count[annotations.Key(d, d.Parameters[i].Name)]++
 		}
 		if !d.Plain() {
@@ -128,9 +128,9 @@ func TestMaxServiceAccountBytesIsEnoughForEveryValidServiceAccount(t *testing.T)
 	}
 }
 
-// longestServiceAccount returns annotations with every key, each with a valid
-// value as long as the grammar allows, and the size if each value had as many
-// bytes as the providers allow.
+// longestServiceAccount returns annotations with every key, each with the longest valid
+// value, and the size that they would have if each value had as many bytes as the
+// providers allow.
 func longestServiceAccount(t *testing.T, s *annotations.Settings) (longest map[string]string, most int) {
 	t.Helper()
 	values := map[string]string{

@@ -157,7 +157,7 @@ func newInjection(injection *provider.Injection) *encodedInjection {
 			encoded := withValue(&v)
 			if v.PodName != "" {
 				result.podNames = true
-				field := fmt.Appendf(nil, `{"name":%s,"valueFrom":{"fieldRef":{"apiVersion":"v1","fieldPath":%s}}}`, quoted(v.Name), quoted(provider.PodNameField))
+				field := fmt.Appendf(nil, `{"name":%s,"valueFrom":{"fieldRef":{"apiVersion":"v1","fieldPath":%s}}}`, quoted(v.Name), quoted(annotations.PodNameField))
 				result.maxContainerBytes += max(0, len(encoded)-len(field))
 				encoded = field
 			}

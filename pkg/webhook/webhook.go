@@ -13,11 +13,11 @@
 // manifests of Lanyard do, with the guard.
 //
 // lanyard-webhook itself does not use this package: it has its own server and no manager.
-// ARCHITECTURE.md has the figures. With the same settings and the same objects, both
-// decide alike. These differences remain:
+// ARCHITECTURE.md has the figures. With the same settings and objects, both make the
+// same decisions. These differences remain:
 //
 //   - lanyard-webhook finds the audiences of the API server by itself. Here, the
-//     operator passes the issuer as annotations.Options.ReservedAudiences.
+//     operator passes the issuer as Options.ReservedAudiences.
 //   - lanyard-webhook reads its configuration file again when the file changes.
 //   - lanyard-webhook waits for its caches before it serves. Here, the first reviews read from
 //     the API server.

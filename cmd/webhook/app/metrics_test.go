@@ -17,7 +17,7 @@ import (
 	"github.com/lanyard-dev/lanyard/test/support/memnet"
 )
 
-// Any pod can scrape, and one that does not read must not keep Prometheus from it.
+// Any pod can scrape. One that does not read the response must not block Prometheus.
 func TestClientsThatDoNotReadDoNotStopScrapes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -37,7 +37,7 @@ const maxScrapes = 4
 // program holds the parts of lanyard-webhook.
 type program struct {
 	args     []string
-	options  *options.Options // of the arguments, at the start
+	options  *options.Options // of the arguments, at startup
 	reserved []string         // the audiences of the API server
 	draining <-chan struct{}
 	log      logr.Logger

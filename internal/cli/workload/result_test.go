@@ -98,7 +98,7 @@ func TestTheResultOfStatus(t *testing.T) {
 	}
 }
 
-// A mistyped name selects nothing, and explain reports that the object does not exist.
+// A mistyped name selects nothing, and explain would report that the object does not exist.
 func TestANameThatSelectsNothingHasANextStep(t *testing.T) {
 	t.Parallel()
 	r := &statusResult{Summary: summary{States: map[injected.State]int{}}, query: &query{scope: "shop", names: []string{"deployment/crat"}}}

@@ -137,7 +137,7 @@ func (c *Cache) Invalidate(namespace, name, resourceVersion string) {
 // Get returns the object from the cache. If the cache does not know the object, or the object
 // was invalidated, Get reads it from the API server. A cluster-scoped object has no namespace.
 // The error for an object that does not exist satisfies apierrors.IsNotFound; after any other
-// error nothing is known of the object, and the caller may try again.
+// error, nothing is known about the object, and the caller may try again.
 func (c *Cache) Get(ctx context.Context, namespace, name string) (annotations.Object, error) {
 	id := types.NamespacedName{Namespace: namespace, Name: name}
 	// The order matters: an invalidation ends after the store has received the write.

@@ -170,7 +170,7 @@ func TestAnInvalidationEndsAlthoughARequestGotNoResponse(t *testing.T) {
 	})
 }
 
-// The version of an object that is created is not known before.
+// The version of a new object is not known in advance.
 func TestTheInvalidationOfANewObjectEndsWithItsEvent(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -226,7 +226,7 @@ func TestAboveTheBoundOfInvalidationsAllObjectsAreReadLive(t *testing.T) {
 	})
 }
 
-// The invalidations have a bound in bytes because names have one.
+// The memory of the invalidations is bounded, because the length of names is.
 func TestTheInvalidationsTakeLittleMemory(t *testing.T) { //nolint:paralleltest // it measures the heap
 	var i invalidations
 	before := heap()

@@ -33,7 +33,8 @@ func newSettings(t testing.TB) *annotations.Settings {
 	return s
 }
 
-// account returns a ServiceAccount with annotations. A value of "" in a change removes one.
+// account returns a ServiceAccount with annotations. The value "" in a change removes an
+// annotation.
 func account(changes ...map[string]string) *annotations.Object {
 	values := map[string]string{}
 	for _, change := range changes {
@@ -248,7 +249,7 @@ func TestPodsThatWereNotInjected(t *testing.T) {
 	}
 }
 
-// The API server or another program knows more than Lanyard's own rules.
+// The pod of the API server shows more than Lanyard's own rules.
 func TestARunningPodAgainstThePodOfTheCluster(t *testing.T) {
 	t.Parallel()
 	s := newSettings(t)
@@ -322,7 +323,7 @@ func TestAComparerComparesPodsThatGetDifferentThings(t *testing.T) {
 	}
 }
 
-// A null is no element of a list, but it has a place in it.
+// A null in a list is skipped, but it has an index.
 func TestRemoveFindsTheElementsBesideANull(t *testing.T) {
 	t.Parallel()
 	s := newSettings(t)
@@ -378,7 +379,7 @@ func TestAPodThatExceedsTheLimitsIsReadBack(t *testing.T) {
 	}
 }
 
-// An upgrade of Lanyard must not make all pods stale, and the container of an author stays.
+// An upgrade of Lanyard must not make all pods stale, and a container that the author added stays.
 func TestTheContainerThatVerifies(t *testing.T) {
 	t.Parallel()
 	s := newSettings(t)

@@ -218,7 +218,7 @@ func TestPodsThatNoOtherWebhookInjected(t *testing.T) {
 	}
 }
 
-// theirs are annotations of ServiceAccounts with what other webhooks read, the stand-in that
+// theirs contains annotations of ServiceAccounts that other webhooks read, the stand-in that
 // reads them, and a change of the identity.
 var theirs = []struct {
 	peers  []peers.Peer
@@ -252,8 +252,8 @@ func adopted(s *annotations.Settings, values ...map[string]string) *annotations.
 	return &annotations.Object{Namespace: "team", Name: "app", Annotations: all}
 }
 
-// FuzzCompareOthers: a pod that another webhook has injected is current, once Lanyard has adopted
-// the annotations of its ServiceAccount. It is stale after a change of the identity.
+// FuzzCompareOthers checks that a pod that another webhook injected is current after Lanyard has
+// adopted the annotations of its ServiceAccount, and stale after a change of the identity.
 func FuzzCompareOthers(f *testing.F) {
 	for seed := range uint64(200) {
 		f.Add(seed)
@@ -302,7 +302,7 @@ func randomOfOthers(t *testing.T, r *rand.Rand, other peers.Peer, values map[str
 	return encode(t, pod)
 }
 
-// Users set variables themselves, beside the token of another webhook.
+// Users also set variables themselves, in addition to the token of another webhook.
 func TestVariablesOfAContainerBesideAnotherWebhook(t *testing.T) {
 	t.Parallel()
 	s := newSettings(t)

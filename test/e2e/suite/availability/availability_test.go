@@ -25,8 +25,8 @@ import (
 const (
 	// perSecond is the number of pods per second, if the machine can create so many.
 	perSecond = 100
-	// fewest is the least number of pods for each event, with those directly before and
-	// after it, which are at least around.
+	// fewest is the minimum number of pods for each event, including at least around
+	// pods directly before it and after it.
 	fewest, around = 500, 100
 	// abuseTime is how long the replicas are abused.
 	abuseTime = 10 * time.Second
@@ -46,8 +46,8 @@ var _ = DescribeTableSubtree("Installed with", Ordered, func(install method) {
 	}
 
 	// during returns the results of the pods that were created while do ran, and directly
-	// before and after it. None may be created without credentials that it asks for, and
-	// only those may be denied, by the guard.
+	// before and after it. None may be created without the credentials that it asks for,
+	// and the guard may only deny pods that ask for them.
 	during := func(ctx context.Context, event string, do func()) podstream.Counts {
 		GinkgoHelper()
 		stream.Counts()
@@ -105,7 +105,7 @@ var _ = DescribeTableSubtree("Installed with", Ordered, func(install method) {
 	})
 
 	It("renews its serving certificate without an outage", func(ctx SpecContext) {
-		replicas, err := cluster.WaitReady(ctx, expect.Patience)
+		replicas, err := cluster.WaitReady(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		before, err := servedSerials(ctx, replicas)
 		Expect(err).NotTo(HaveOccurred())
@@ -146,7 +146,7 @@ var _ = DescribeTableSubtree("Installed with", Ordered, func(install method) {
 	})
 
 	It("denies only pods that need credentials, to be tried again, when one of two replicas is killed", once, func(ctx SpecContext) {
-		replicas, err := cluster.WaitReady(ctx, expect.Patience)
+		replicas, err := cluster.WaitReady(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(replicas).To(HaveLen(2))
 		restarts := framework.Container(&replicas[0], "webhook").RestartCount
@@ -168,14 +168,14 @@ var _ = DescribeTableSubtree("Installed with", Ordered, func(install method) {
 	})
 
 	It("is rolled out without an outage", once, func(ctx SpecContext) {
-		old, err := cluster.WaitReady(ctx, expect.Patience)
+		old, err := cluster.WaitReady(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		unharmed(ctx, "the Deployment was rolled", func() {
 			_, err := cluster.Run(ctx, "kubectl", "rollout", "restart", "deployment/"+framework.Deployment, "--namespace", framework.Namespace)
 			Expect(err).NotTo(HaveOccurred())
 			_, err = cluster.Run(ctx, "kubectl", "rollout", "status", "deployment/"+framework.Deployment, "--namespace", framework.Namespace, "--timeout", expect.Patience.String())
 			Expect(err).NotTo(HaveOccurred())
-			replicas, err := cluster.WaitReady(ctx, expect.Patience)
+			replicas, err := cluster.WaitReady(ctx)
 			Expect(err).NotTo(HaveOccurred())
 			for i := range replicas {
 				Expect(old).NotTo(ContainElement(HaveField("Name", replicas[i].Name)))
@@ -186,12 +186,12 @@ var _ = DescribeTableSubtree("Installed with", Ordered, func(install method) {
 	It("is not harmed by mixed abuse from inside the cluster while pods are created", once, func(ctx SpecContext) {
 		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "target", Annotations: abuse.LongestIdentity()}}
 		Expect(podstream.CreateServiceAccount(ctx, cluster.CoreV1().ServiceAccounts(namespace), account)).To(Succeed())
-		before, err := cluster.WaitReady(ctx, expect.Patience)
+		before, err := cluster.WaitReady(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		start := metav1.Now()
 		counts := during(ctx, "10 seconds of mixed abuse", func() { abuseReplicas(ctx, before, namespace) })
 		AddReportEntry("pods with an identity", counts.Identity.String())
-		after, err := cluster.WaitReady(ctx, expect.Patience)
+		after, err := cluster.WaitReady(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(restarts(after)).To(Equal(restarts(before)))
 		for i := range after {
@@ -204,14 +204,14 @@ var _ = DescribeTableSubtree("Installed with", Ordered, func(install method) {
 	})
 
 	It("denies only pods that need credentials while all replicas are dead, and recovers by itself", once, func(ctx SpecContext) {
-		replicas, err := cluster.WaitReady(ctx, expect.Patience)
+		replicas, err := cluster.WaitReady(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		stop, err := cluster.KillPods(ctx, replicas)
 		Expect(err).NotTo(HaveOccurred())
 		during(ctx, "every replica was dead, and came back by itself", func() {
 			Expect(stream.Await(ctx, around, func(c *podstream.Counts) int { return c.Identity.Failures() })).To(Succeed(), "denials")
 			Expect(stop(ctx)).To(Succeed())
-			_, err := cluster.WaitReady(ctx, expect.Patience)
+			_, err := cluster.WaitReady(ctx)
 			Expect(err).NotTo(HaveOccurred())
 		})
 		// The node learns of a ready replica later than this suite.
@@ -236,7 +236,7 @@ func newNamespace(ctx context.Context) string {
 	return created.Name
 }
 
-// abuseReplicas sends a mixture of loads to each replica, and another one to the API
+// abuseReplicas sends one mixture of loads to each replica, and another to the API
 // server.
 func abuseReplicas(ctx context.Context, replicas []corev1.Pod, namespace string) {
 	GinkgoHelper()

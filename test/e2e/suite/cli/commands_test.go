@@ -14,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/lanyard-dev/lanyard/test/e2e/clouds/journal"
-	"github.com/lanyard-dev/lanyard/test/e2e/expect"
 	"github.com/lanyard-dev/lanyard/test/e2e/framework"
 )
 
@@ -28,7 +27,7 @@ var (
 )
 
 var _ = Describe("lanyard in a terminal", Ordered, ContinueOnFailure, func() {
-	// Not AfterAll: the cleanup of the last spec would be after it.
+	// AfterAll would run before the cleanup of the last spec.
 	BeforeAll(func() {
 		DeferCleanup(func(ctx SpecContext) {
 			for len(ends) > 0 {
@@ -171,8 +170,8 @@ var _ = Describe("lanyard in a terminal", Ordered, ContinueOnFailure, func() {
 			scale(ctx, "2")
 			Expect(cluster.WaitInjected(ctx, shop, "cart")).To(Succeed())
 		})
-		// For a moment, the node still forwards calls to the last replica, and the error
-		// is another error.
+		// For a moment, the node still forwards calls to the last replica, which results
+		// in another error.
 		Eventually(ctx, callWebhook).Should(MatchError(ContainSubstring("connection refused")))
 		// The API server learns later that the guard is whole again.
 		Eventually(ctx, createPod).Should(MatchError(ContainSubstring("lanyard-guard-pods")))
@@ -200,11 +199,11 @@ func scale(ctx context.Context, replicas string) {
 	GinkgoHelper()
 	_, err := cluster.Run(ctx, "kubectl", "scale", "deployment/"+framework.Deployment, "--namespace", framework.Namespace, "--replicas", replicas)
 	Expect(err).NotTo(HaveOccurred())
-	_, err = cluster.WaitReady(ctx, expect.Patience)
+	_, err = cluster.WaitReady(ctx)
 	Expect(err).NotTo(HaveOccurred())
 }
 
-// callWebhook lets the API server call the webhooks of all installations, by a dry run.
+// callWebhook makes the API server call the webhooks of all installations, with a dry run.
 func callWebhook(ctx context.Context) error {
 	return dryRun(ctx, map[string]string{"lanyard.dev/probe": "true"})
 }

@@ -72,7 +72,7 @@ var _ = Describe("Lanyard does not change", func() {
 		const mirrored = "identity-mirror"
 		Expect(cluster.CreateNamespace(ctx, mirrored, nil)).To(Succeed())
 		DeferCleanup(func(ctx SpecContext) error { return cluster.DeleteNamespace(ctx, mirrored) })
-		// Annotate the ServiceAccount of pods that name none. A controller creates it.
+		// Annotate the ServiceAccount of pods that name none, which a controller creates.
 		Eventually(ctx, func(ctx context.Context) error {
 			_, err := cluster.Run(ctx, "kubectl", "annotate", "serviceaccount", "default", "--namespace", mirrored, "lanyard.dev/aws-role-arn="+identities.Role)
 			return err
@@ -130,7 +130,7 @@ func runOnNode(ctx context.Context, node, program string, args ...string) {
 		},
 	}, metav1.CreateOptions{})
 	Expect(err).NotTo(HaveOccurred())
-	ended, err := cluster.WaitContainer(ctx, pod, container.Name, expect.Patience, framework.Terminated)
+	ended, err := cluster.WaitContainer(ctx, pod, container.Name, framework.Terminated)
 	Expect(err).NotTo(HaveOccurred())
 	Expect(ended.Status.ContainerStatuses[0].State.Terminated.ExitCode).To(BeZero())
 	Expect(cluster.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{})).To(Succeed())
