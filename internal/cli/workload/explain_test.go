@@ -588,7 +588,7 @@ func TestUnguardedServiceAccounts(t *testing.T) {
 	} {
 		in := newInput(t)
 		test.change(in)
-		if got := explain(in); got.Guard != test.guard || (got.ServiceAccount.label.Fix != "") != test.fix || got.Problem() != test.fix {
+		if got := explain(in); got.Guard != test.guard || (got.ServiceAccount.label.Fix != "") != test.fix || (got.ServiceAccount.label.Reason == "unguarded") != test.fix || got.Problem() != test.fix {
 			t.Errorf("%s: got guard %q, fix %q and problem %t, want %q and %t", name, got.Guard, got.ServiceAccount.label.Fix, got.Problem(), test.guard, test.fix)
 		}
 	}
@@ -742,6 +742,11 @@ func TestAServiceAccountThatAsksForNothingHasANextStep(t *testing.T) {
 			func(*input) {}, "the ServiceAccount cart has no annotation that asks for an identity",
 			"If it needs credentials, annotate the ServiceAccount. For the commands, also with azure or gcp: lanyard trust aws cart --namespace shop",
 		},
+		"the pod has a mistake as well": {
+			func(in *input) { in.Sent.SetAnnotations(map[string]string{annotations.Inject: "x"}) },
+			`the ServiceAccount cart has no annotation that asks for an identity; the pod's annotations have a mistake as well: pod "shop/": metadata.annotations[lanyard.dev/inject]: Invalid value: "x": must be "false" to opt out, or "true"`,
+			"If it needs credentials, annotate the ServiceAccount. For the commands, also with azure or gcp: lanyard trust aws cart --namespace shop",
+		},
 		"one of the same name asks elsewhere": {
 			func(in *input) { in.Elsewhere = []string{"team-a", "team-b"} },
 			"the ServiceAccount cart has no annotation that asks for an identity; the ServiceAccount of the same name asks for one in: team-a, team-b",
@@ -770,6 +775,19 @@ func TestAServiceAccountThatAsksForNothingHasANextStep(t *testing.T) {
 				t.Errorf("got %+v, want %q and %q", got.New, test.text, test.fix)
 			}
 		})
+	}
+}
+
+func TestAServiceAccountThatNeedsAnIdentity(t *testing.T) {
+	t.Parallel()
+	in := newInput(t)
+	if got := explain(in).ServiceAccount; got.Required {
+		t.Errorf("got %+v, want one that has its identity", got)
+	}
+	waiting(in, nil)
+	in.Answer = *denied(ByGuard, "x")
+	if got := explain(in).ServiceAccount; !got.Required {
+		t.Errorf("got %+v, want one that needs an identity", got)
 	}
 }
 
