@@ -14,6 +14,7 @@ import { home, published, root, versions } from './.vitepress/pages.mjs'
 const [site, base, shots] = process.argv.slice(2)
 const desktop = { width: 1280, height: 800 }
 const phone = { width: 390, height: 844 }
+const patience = 300_000 // of each wait: a busy machine may be several times slower
 const searches = {
   'lanyard-guard-pods': /concepts\/guard/,
   'aws-role-arn': /annotations|clouds\/aws/,
@@ -50,6 +51,7 @@ function serve() {
 
 // watch reports all errors of a page.
 function watch(page, origin) {
+  page.setDefaultTimeout(patience)
   const own = (url) => url.startsWith(origin) || /^(data|blob|about):/.test(url)
   page.on('request', (r) => check(own(r.url()), `${page.url()}: got a request of ${r.url()}, want only the site`))
   page.on('response', (r) => check(r.ok(), `${page.url()}: got status ${r.status()} of ${r.url()}`))
@@ -58,7 +60,16 @@ function watch(page, origin) {
     check(/ABORTED/.test(errorText), `${page.url()}: ${r.url()} failed: ${errorText}`)
   })
   page.on('pageerror', (e) => check(false, `${page.url()}: ${e}`))
-  page.on('console', (m) => check(!['error', 'warning'].includes(m.type()), `${page.url()}: the console has: ${m.text()}`))
+  page.on('console', (m) => {
+    const slow = /preloaded .* but not used within a few seconds/.test(m.text())
+    check(slow || !['error', 'warning'].includes(m.type()), `${page.url()}: the console has: ${m.text()}`)
+  })
+}
+
+// open opens a page, and waits until its program runs: before, a click on a button is lost.
+async function open(page, address) {
+  await page.goto(address)
+  await page.waitForFunction(() => document.querySelector('#app').__vue_app__)
 }
 
 // facts returns the anchors and links of the open page, and by how much it is too wide.
@@ -76,7 +87,7 @@ async function visit(page, url) {
   for (const name of files(site, '.html').filter((f) => f !== '404.html')) {
     const address = url + name.replace(/(^|\/)index\.html$/, '$1')
     await page.setViewportSize(desktop)
-    await page.goto(address)
+    await open(page, address)
     const found = await page.evaluate(facts)
     await page.setViewportSize(phone)
     const { wide } = await page.evaluate(facts)
@@ -105,7 +116,7 @@ async function front(page, url) {
   check(images.length >= 4, `got ${images.length} pictures in README.md, want 4`)
   for (const [device, viewport] of Object.entries({ desktop, phone })) {
     await page.setViewportSize(viewport)
-    await page.goto(url)
+    await open(page, url)
     for (const text of [want.name, want.text, want.tagline]) {
       check(await page.locator('.VPHero').getByText(text, { exact: true }).isVisible(), `home, ${device}: got no ${text}`)
     }
@@ -118,7 +129,7 @@ async function front(page, url) {
     check(device === 'desktop' ? before === after : before < after, `home, ${device}: got before at ${before} and after at ${after}`)
   }
   for (const { text, link } of want.actions) {
-    await page.goto(url)
+    await open(page, url)
     await page.click(`.VPHero .action a:text-is("${text}")`)
     await page.waitForURL(new RegExp(link.replace(/[.?]/g, '\\$&') + '$'))
   }
@@ -128,11 +139,11 @@ async function front(page, url) {
 async function search(page, url) {
   await page.setViewportSize(desktop)
   for (const [query, want] of Object.entries(searches)) {
-    await page.goto(url)
+    await open(page, url)
     await page.click('.VPNavBarSearchButton, .DocSearch-Button')
     await page.fill('.search-input', query)
     const results = page.locator('.results .result')
-    await results.first().waitFor({ timeout: 10_000 }).catch(() => {})
+    await results.first().waitFor().catch(() => {})
     const top = await results.evaluateAll((all) => all.slice(0, 5).map((e) => e.getAttribute('href')))
     await page.screenshot({ path: join(shots, `search-${Object.keys(searches).indexOf(query) + 1}.png`) })
     check(top.some((href) => want.test(href)), `search for ${query}: got ${top}, want ${want} among the first five`)
@@ -151,8 +162,8 @@ async function schemes(browser, url) {
       const page = await context.newPage()
       watch(page, url)
       for (const [path, name] of Object.entries(pictured)) {
-        await page.goto(url + path)
-        check((await shade(page)) === scheme, `${name}: got the scheme ${await shade(page)}, want ${scheme}`)
+        await open(page, url + path)
+        check(await page.evaluate(shade, scheme), `${name}: got another scheme, want ${scheme}`)
         await page.screenshot({ path: join(shots, `${name}-${device}-${scheme}.png`), fullPage: name === 'home' })
       }
       await menus(page, device, scheme)
@@ -165,7 +176,7 @@ async function schemes(browser, url) {
 async function menus(page, device, scheme) {
   if (device === 'phone') {
     await page.click('.VPLocalNav .menu')
-    await page.locator('.VPSidebar .link').first().waitFor({ timeout: 5_000 })
+    await page.locator('.VPSidebar .link').first().waitFor()
     await page.waitForTimeout(500) // the animation
     await page.screenshot({ path: join(shots, `menu-${device}-${scheme}.png`) })
     return
@@ -175,16 +186,15 @@ async function menus(page, device, scheme) {
   check(`${offered}` === `${want}`, `got the versions ${offered}, want ${want}`)
   await page.locator('.VPSwitchAppearance:visible').first().click()
   const other = scheme === 'dark' ? 'light' : 'dark'
-  check((await shade(page)) === other, `got the scheme ${scheme} after the switch`)
+  await page.waitForFunction(shade, other).catch(() => check(false, `got the scheme ${scheme} after the switch`))
   const used = await page.evaluate(() => getComputedStyle(document.querySelector('main')).colorScheme)
   check(used === other, `pictures: got the scheme ${used} after the switch, want ${other}`)
-  await page.locator('main img').first().scrollIntoViewIfNeeded({ timeout: 5_000 })
+  await page.locator('main img').first().scrollIntoViewIfNeeded()
   await page.screenshot({ path: join(shots, `switched-from-${scheme}.png`) })
 }
 
-// shade reports whether the page is light or dark.
-const shade = (page) =>
-  page.evaluate(() => (getComputedStyle(document.body).backgroundColor.match(/\d+/g)[0] > 128 ? 'light' : 'dark'))
+// shade reports whether the open page is light, or dark, as wanted.
+const shade = (want) => (getComputedStyle(document.body).backgroundColor.match(/\d+/g)[0] > 128 ? 'light' : 'dark') === want
 
 // pictures checks that the texts of each picture of docs/ are inside of their boxes, and
 // have enough contrast in both schemes.
@@ -231,6 +241,7 @@ const server = await serve()
 const url = `http://localhost:${server.address().port}${base}`
 const browser = await chromium.launch({
   executablePath: program,
+  timeout: patience,
   // Keep Chromium itself from sending requests.
   args: '--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking --disable-component-update --disable-sync'.split(' '),
 })

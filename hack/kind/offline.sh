@@ -40,7 +40,7 @@ needed() {
   local engine
   engine=$(hack/kind/engine.sh 2>/dev/null) || return 0
   if [ -n "${KIND_IMAGE-}" ]; then return 1; fi
-  ! timeout 30 "$engine" pull --quiet busybox >/dev/null 2>&1
+  ! timeout 120 "$engine" pull --quiet busybox >/dev/null 2>&1
 }
 
 usage() {

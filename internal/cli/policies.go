@@ -11,6 +11,7 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/yaml"
 
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
@@ -37,20 +38,24 @@ func newPoliciesCommand(c *command.CLI) *cobra.Command {
 		if k.webhook != "" && k.static == "" {
 			return errors.New("--webhook needs --static")
 		}
-		if file != "" {
-			if err := readConfig(file, &source); err != nil {
-				return err
-			}
+		if errs := validation.IsDNS1123Subdomain(name); len(errs) > 0 {
+			return command.Usagef("--name %q: %s", name, errs[0])
 		}
-		text := ""
+		if err := readConfig(file, &source); err != nil {
+			return fmt.Errorf("--config: %w", err)
+		}
 		s, err := cluster.PolicySettings(&source)
-		if err == nil {
-			text, err = k.generate(cmd.Context(), s, name, &source)
-		}
 		if err != nil {
-			return c.Found("%v", err)
+			return err
+		}
+		text, err := k.generate(cmd.Context(), s, name, &source)
+		if err != nil {
+			return err
 		}
 		if compares {
+			if err := forgotten(cmd, c, name); err != nil {
+				return err
+			}
 			return diffPolicies(cmd.Context(), c, name, text)
 		}
 		_, err = fmt.Fprint(c.Out, text)
@@ -68,11 +73,17 @@ func newPoliciesCommand(c *command.CLI) *cobra.Command {
 	return cmd
 }
 
-// readConfig reads a configuration file.
+// readConfig reads a configuration file, if any.
 func readConfig(file string, source *policies.Source) error {
-	text, err := os.ReadFile(file)
-	if err == nil {
-		source.Config, err = yaml.YAMLToJSON(text)
+	if file == "" {
+		return nil
 	}
-	return err
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	if source.Config, err = yaml.YAMLToJSON(text); err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	return nil
 }

@@ -45,7 +45,8 @@ func (k *compiler) generate(ctx context.Context, s *annotations.Settings, name s
 		return "", k.writeStatic(ctx, s, name, source)
 	}
 	if !k.compiles() {
-		return policies.Generate(s, name, source)
+		text, err := policies.Generate(s, name, source)
+		return text, k.unsupported(err)
 	}
 	compiled, err := k.compile(ctx, s, name, source)
 	if err != nil {
@@ -60,7 +61,17 @@ func (k *compiler) compile(ctx context.Context, s *annotations.Settings, name st
 	if err != nil {
 		return nil, err
 	}
-	return policies.Compile(s, name, k.suffix(), source, accounts)
+	compiled, err := policies.Compile(s, name, k.suffix(), source, accounts)
+	return compiled, k.unsupported(err)
+}
+
+// unsupported returns the error for what policies cannot do, if any: it is a finding about the settings
+// or the ServiceAccounts.
+func (k *compiler) unsupported(err error) error {
+	if err == nil {
+		return nil
+	}
+	return k.Found("%v", err)
 }
 
 // accounts returns the ServiceAccounts with their Namespaces.

@@ -6,10 +6,14 @@ package cli
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/pmezard/go-difflib/difflib"
+	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -63,6 +67,40 @@ func diffPolicies(ctx context.Context, c *command.CLI, prefix, text string) erro
 	changes := strings.Join(differences, "")
 	page.Lines(changes)
 	return command.FoundIf(changes != "", cmp.Or(err, page.Err))
+}
+
+// forgotten returns an error for flags that the installed policies were made with, and that the command
+// line lacks: without one of them, most lines differ. A flag with an empty value is not forgotten.
+func forgotten(cmd *cobra.Command, c *command.CLI, prefix string) error {
+	survey, err := c.Survey()
+	if err != nil {
+		return err
+	}
+	installed, err := survey.Injecting(cmd.Context())
+	if err != nil || installed == nil || installed.Prefix() != prefix {
+		return err
+	}
+	source := &installed.Source
+	var settings map[string]any
+	if len(source.Config) > 0 {
+		if err := json.Unmarshal(source.Config, &settings); err != nil {
+			return fmt.Errorf("settings of the installed policies: %w", err)
+		}
+	}
+	for _, was := range []struct {
+		flag   string
+		values []string
+	}{
+		{"config", slices.Sorted(maps.Keys(settings))}, {"providers", source.Providers}, {"reserved-audiences", source.ReservedAudiences},
+	} {
+		if len(was.values) > 0 && !cmd.Flags().Changed(was.flag) {
+			return c.Found("the installed policies were made with --%s (%s): add the flag, or compare without it by --%[1]s=", was.flag, strings.Join(was.values, ", "))
+		}
+	}
+	if source.Compiled && !cmd.Flags().Changed("compile") && !cmd.Flags().Changed("cluster") {
+		return c.Found("the installed policies were made with --compile or --cluster: add the same flag, or compare without it by --cluster=false")
+	}
+	return nil
 }
 
 // surplus returns a line for each binding of a policy with the prefix that is not wanted.

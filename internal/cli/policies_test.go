@@ -9,10 +9,51 @@ import (
 	"strings"
 	"testing"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
+
+// Without a flag that the installed policies were made with, most lines would differ.
+func TestTheDifferencesOfAForgottenFlagAreOneFinding(t *testing.T) {
+	t.Parallel()
+	for sentence, test := range map[string]struct {
+		source, args, want string
+	}{
+		"a file":            {`{"config":{"aws-default-region":"eu-central-1"},"providers":["aws"]}`, "", "--config (aws-default-region): add the flag, or compare without it by --config="},
+		"providers":         {`{"providers":["aws","gcp"]}`, "", "--providers (aws, gcp): add the flag, or compare without it by --providers="},
+		"audiences":         {`{"reservedAudiences":["https://a.example"],"providers":["aws"]}`, "--providers aws", "--reserved-audiences (https://a.example): add the flag, or compare without it by --reserved-audiences="},
+		"identities":        {`{"compiled":true}`, "", "--compile or --cluster: add the same flag, or compare without it by --cluster=false"},
+		"an empty value":    {`{"providers":["aws"]}`, "--providers=", ""},
+		"the same flags":    {`{"providers":["aws"]}`, "--providers aws", ""},
+		"another name":      {`{"providers":["aws"]}`, "--name second", ""},
+		"built-in settings": {`{}`, "", ""},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			t.Parallel()
+			const api = "/apis/admissionregistration.k8s.io/v1/"
+			installed := metav1.ObjectMeta{Name: "lanyard-inject-pods", Annotations: map[string]string{annotations.PoliciesSource: test.source}}
+			code, _, errOut := runWith(t, map[string]any{
+				api + "mutatingadmissionpolicies":                           admissionregistrationv1.MutatingAdmissionPolicyList{Items: []admissionregistrationv1.MutatingAdmissionPolicy{{ObjectMeta: installed}}},
+				api + "mutatingadmissionpolicybindings/lanyard-inject-pods": admissionregistrationv1.MutatingAdmissionPolicyBinding{ObjectMeta: installed},
+				api + "validatingadmissionpolicies":                         admissionregistrationv1.ValidatingAdmissionPolicyList{},
+				api + "validatingadmissionpolicybindings":                   admissionregistrationv1.ValidatingAdmissionPolicyBindingList{},
+			}, "", append([]string{"policies", "--diff"}, strings.Fields(test.args)...)...)
+			if test.want == "" { // the API server has no discovery, so the comparison fails
+				if code != command.ExitFailed || strings.Contains(errOut, "were made with") {
+					t.Errorf("got %d and %q, want the comparison", code, errOut)
+				}
+				return
+			}
+			if want := "error: the installed policies were made with " + test.want + "\n"; code != command.ExitFound || errOut != want {
+				t.Errorf("got %d and %q, want %d and %q", code, errOut, command.ExitFound, want)
+			}
+		})
+	}
+}
 
 // The flags determine the text. A setting that policies do not support is a finding.
 func TestPolicies(t *testing.T) {

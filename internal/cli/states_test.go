@@ -140,7 +140,7 @@ func (c *randomCluster) stateOf(t *testing.T, p *randomPod) injected.State {
 	t.Helper()
 	account := c.account(p)
 	selection, _ := c.settings.ParsePod(p.Annotations, p.Labels[annotations.Inject])
-	compared, err := injected.Compare(c.settings, accountIn(p.Namespace, account), annotations.NamespaceObject(c.namespaces[p.Namespace]), encode(t, &p.Pod), p.unchanged)
+	compared, err := injected.NewComparer(c.settings, accountIn(p.Namespace, account), annotations.NamespaceObject(c.namespaces[p.Namespace])).Compare(encode(t, &p.Pod), p.unchanged)
 	state := compared.State
 	switch {
 	case err != nil:

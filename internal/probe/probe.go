@@ -57,11 +57,15 @@ func Pod(serviceAccount string, overrides ...map[string]any) *unstructured.Unstr
 
 // ParseOverrides reads fields of a pod, in JSON or YAML.
 func ParseOverrides(text string) (map[string]any, error) {
-	var overrides map[string]any
+	var overrides any
 	if err := yaml.Unmarshal([]byte(text), &overrides); err != nil {
 		return nil, fmt.Errorf("overrides of the pod: %w", err)
 	}
-	return overrides, nil
+	fields, isObject := overrides.(map[string]any)
+	if !isObject && overrides != nil {
+		return nil, errors.New(`overrides of the pod: no fields of a pod, such as {"metadata":{"labels":{"team":"shop"}}}`)
+	}
+	return fields, nil
 }
 
 // merge merges a deep copy of another value. List elements are merged by index, so that the

@@ -78,6 +78,14 @@ func Cut[T string | []byte](text T, limit int) string {
 	return strings.ToValidUTF8(string(text[:limit]), "") + "..."
 }
 
+// Count returns a number and a noun, in the singular for 1: "1 pod", "2 pods".
+func Count(n int, singular string) string {
+	if n == 1 {
+		return "1 " + singular
+	}
+	return fmt.Sprintf("%d %ss", n, singular)
+}
+
 // IsVisible reports whether all characters are visible ASCII characters. A space is
 // not visible.
 func IsVisible(text string) bool {

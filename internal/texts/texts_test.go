@@ -78,3 +78,12 @@ func TestIsGUID(t *testing.T) {
 		}
 	}
 }
+
+func TestCount(t *testing.T) {
+	t.Parallel()
+	for n, want := range map[int]string{0: "0 pods", 1: "1 pod", 2: "2 pods"} {
+		if got := texts.Count(n, "pod"); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}

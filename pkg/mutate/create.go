@@ -15,32 +15,21 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
 )
 
-// result is the decision about a pod.
-type result struct {
-	// Patch is nil if the pod needs no change.
-	Patch *Patch
-	// Reason is the decision in one word.
-	Reason reason.Reason
-	// Findings are warnings about single containers, in the order of the
-	// containers.
-	Findings []Finding
-}
-
 // create injects the identities into a new pod. The error is a *reason.Error, for which the
 // pod must be denied.
-func create(p *Pod, selection *annotations.Pod, injection *encodedInjection) (result, error) {
+func create(p *Pod, selection *annotations.Pod, injection *encodedInjection) (Decision, error) {
 	m := newMutation(p, selection, injection)
 	if err := p.readLists(); err != nil {
-		return result{}, err
+		return Decision{}, err
 	}
 	exists, err := m.chooseVolume()
 	if err != nil {
-		return result{}, err
+		return Decision{}, err
 	}
 	m.placeCopies(false)
 	missing, err := m.missingAnnotations()
 	if err != nil {
-		return result{}, err
+		return Decision{}, err
 	}
 	m.findUnknownNames()
 	verified := false
@@ -51,7 +40,7 @@ func create(p *Pod, selection *annotations.Pod, injection *encodedInjection) (re
 		}
 		findings := len(m.findings)
 		if err := m.plan(c); err != nil {
-			return result{}, err
+			return Decision{}, err
 		}
 		if m.isVerifier(c) {
 			verified, m.findings = true, m.findings[:findings] // which are about the other containers
@@ -61,16 +50,16 @@ func create(p *Pod, selection *annotations.Pod, injection *encodedInjection) (re
 		if !selection.Insists && leavesNothing(m.pod, selection, injection.mountPath) {
 			m.findings = slices.Insert(m.findings, 0, nothingLeft)
 		}
-		return m.result(), nil
+		return m.decision(), nil
 	}
 	if err := m.checkPatch(); err != nil {
-		return result{}, err
+		return Decision{}, err
 	}
 	m.addMarks(missing)
 	m.changes.marks, m.changes.volumes = missing, m.missingVolumes(exists)
 	m.changes.patch.Extend([]byte("/spec/volumes"), m.pod.VolumesText, m.changes.volumes)
 	m.addVerifier(verified)
-	return m.result(), nil
+	return m.decision(), nil
 }
 
 // mutation is the state of one decision.
@@ -245,21 +234,21 @@ func appendPath(path []byte, c *pod.Container, list string) []byte {
 	return append(strconv.AppendInt(path, int64(c.Index), 10), list...)
 }
 
-// result returns the result. If no container gets an identity, the reason of a finding
+// decision returns the decision. If no container gets an identity, the reason of a finding
 // becomes the reason of the pod.
-func (m *mutation) result() result {
-	r := result{Patch: m.patch(), Findings: m.findings}
+func (m *mutation) decision() Decision {
+	d := Decision{Patch: m.patch(), Findings: m.findings}
 	switch {
-	case r.Patch != nil:
-		r.Reason = reason.Injected
+	case d.Patch != nil:
+		d.Reason = reason.Injected
 	case len(m.changes.plans) > 0:
-		r.Reason = reason.AlreadyInjected
+		d.Reason = reason.AlreadyInjected
 	case len(m.findings) > 0:
-		r.Reason = m.findings[0].Reason
+		d.Reason = m.findings[0].Reason
 	default:
-		r.Reason = reason.NoContainer
+		d.Reason = reason.NoContainer
 	}
-	return r
+	return d
 }
 
 // patch returns the patch, or nil if the pod needs no change.

@@ -169,20 +169,21 @@ func (c *Choice) Decide(serviceAccount *annotations.Object, prepared *Prepared, 
 	if len(c.mistakes) > 0 {
 		return nil, invalid("pod", c.name(), c.mistakes)
 	}
-	result, err := c.inject(prepared.injection)
+	decision, err := c.inject(prepared.injection)
 	if denied, ok := errors.AsType[*reason.Error](err); ok {
 		err = &reason.Error{Reason: denied.Reason, Err: fmt.Errorf("pod %q: %w", c.name(), denied.Err)}
 	}
 	if err != nil {
 		return nil, err
 	}
-	if c.Insists && c.old == nil && result.Reason != reason.Injected && result.Reason != reason.AlreadyInjected {
-		return nil, c.insists("none of its containers can be injected: " + cause(&result))
+	if c.Insists && c.old == nil && decision.Reason != reason.Injected && decision.Reason != reason.AlreadyInjected {
+		return nil, c.insists("none of its containers can be injected: " + decision.cause())
 	}
-	return &Decision{Patch: result.Patch, Reason: result.Reason, Findings: result.Findings, Identities: prepared.identities}, nil
+	decision.Identities = prepared.identities
+	return &decision, nil
 }
 
-func (c *Choice) inject(injection *encodedInjection) (result, error) {
+func (c *Choice) inject(injection *encodedInjection) (Decision, error) {
 	if c.old != nil {
 		return addEphemeral(c.pod, c.old, &c.Pod, injection)
 	}
@@ -235,9 +236,9 @@ func (c *Choice) insists(why string) error {
 }
 
 // cause returns the reason why the pod is not injected.
-func cause(result *result) string {
-	if len(result.Findings) == 0 {
-		return string(result.Reason)
+func (d *Decision) cause() string {
+	if len(d.Findings) == 0 {
+		return string(d.Reason)
 	}
-	return result.Findings[0].String()
+	return d.Findings[0].String()
 }

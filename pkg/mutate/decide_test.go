@@ -5,6 +5,7 @@ package mutate_test
 
 import (
 	"errors"
+	"fmt"
 	"os/exec"
 	"strings"
 	"testing"
@@ -33,7 +34,11 @@ func TestDecideReturnsADenialForAPodThatMustNotBeCreated(t *testing.T) {
 		"the ServiceAccount does not exist": {pod, nil, nil, reason.ServiceAccountNotFound, `serviceaccount "app" does not exist`},
 		"the pod has another one":           {`{}`, account("a"), nil, reason.InvalidReview, `spec.serviceAccountName: got "default", want "app"`},
 		"a malformed annotation":            {pod, account(""), nil, reason.InvalidAnnotation, "lanyard.dev/audience"},
-		"a reserved audience":               {pod, account("https://issuer.example.com"), nil, reason.InvalidAnnotation, "Kubernetes API server"},
+		"a malformed annotation of the pod": {
+			`{"metadata":{"name":"a","annotations":{"lanyard.dev/containers":"?"}},"spec":{"serviceAccountName":"app","containers":[{"name":"main"}]}}`, account("a"), nil,
+			reason.InvalidAnnotation, `pod "team/a": metadata.annotations[lanyard.dev/containers]`,
+		},
+		"a reserved audience": {pod, account("https://issuer.example.com"), nil, reason.InvalidAnnotation, "Kubernetes API server"},
 		"no identity yet": {
 			pod, &annotations.Object{Namespace: "team", Name: "app", Label: annotations.IdentityRequired}, nil, reason.IdentityRequired, "annotate the ServiceAccount",
 		},
@@ -91,7 +96,66 @@ func TestWithoutANamespaceTheDefaultPolicyApplies(t *testing.T) {
 	}
 }
 
-// The decision about a mirror pod, or a pod that opts out, depends on nothing else.
+// The pod of a ServiceAccount without an identity is created in spite of it.
+func TestAMistakeOfAPodWithoutAnIdentityIsAWarning(t *testing.T) {
+	t.Parallel()
+	settings, err := mutate.ParseSettings(nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for value, want := range map[string][]string{
+		"main": nil,
+		"?":    {`invalid_annotation: pod "team/a": metadata.annotations[lanyard.dev/containers]`},
+	} {
+		read, err := mutate.ReadPod([]byte(`{"metadata":{"name":"a","annotations":{"lanyard.dev/containers":"`+value+`"}}}`), settings)
+		if err != nil {
+			t.Fatal(err)
+		}
+		decision, err := mutate.Decide(settings, &annotations.Object{Namespace: "team", Name: "default"}, nil, read)
+		if err != nil || decision.Reason != reason.NoIdentity {
+			t.Fatalf("%s: got %+v and error %v, want %s", value, decision, err, reason.NoIdentity)
+		}
+		findings, warnings := decision.Texts()
+		if len(findings) > 0 || len(warnings) != len(want) || len(want) > 0 && !strings.HasPrefix(warnings[0], want[0]) {
+			t.Errorf("%s: got findings %q and warnings %q, want no findings and %q", value, findings, warnings, want)
+		}
+	}
+}
+
+// The policy of the namespace may have changed since the pod was created. A pod that insists on an
+// identity can be debugged without it.
+func TestDecideEphemeral(t *testing.T) {
+	t.Parallel()
+	settings, err := mutate.ParseSettings(nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const pod = `{"metadata":{"annotations":{"lanyard.dev/inject":"true"}},"spec":{"serviceAccountName":"app","containers":[{"name":"main"}],"ephemeralContainers":[%s]}}`
+	account := &annotations.Object{Namespace: "team", Name: "app", Annotations: map[string]string{annotations.Audience: "a"}}
+	for sentence, test := range map[string]struct {
+		allowed string
+		want    reason.Reason
+		denied  bool
+	}{
+		"the namespace allows the identity": {"*", reason.VolumeMissing, false},
+		"the namespace allows nothing":      {annotations.AllowNothing, reason.IdentityNotAllowed, true},
+	} {
+		var read [2]*mutate.Pod
+		for i, container := range []string{`{"name":"debug"}`, ``} {
+			if read[i], err = mutate.ReadPod(fmt.Appendf(nil, pod, container), settings); err != nil {
+				t.Fatal(err)
+			}
+		}
+		namespace := &annotations.Object{Name: "team", Annotations: map[string]string{annotations.AllowedIdentities: test.allowed}}
+		decision, err := mutate.DecideEphemeral(settings, account, namespace, read[0], read[1])
+		denial, denied := errors.AsType[*reason.Error](err)
+		if denied != test.denied || denied && denial.Reason != test.want || !denied && decision.Reason != test.want {
+			t.Errorf("%s: got %+v and error %v, want %s", sentence, decision, err, test.want)
+		}
+	}
+}
+
+// A mirror pod and a pod that opts out depend on nothing else.
 func TestAPodThatNeedsNoServiceAccount(t *testing.T) {
 	t.Parallel()
 	settings, err := mutate.ParseSettings(nil, nil)

@@ -13,11 +13,11 @@ import (
 // pod, does not have. The volumes and annotations of a running pod cannot change, so its
 // token volume must already contain all tokens and files. The error is a *reason.Error, for
 // which the request must be denied.
-func addEphemeral(p, old *Pod, selection *annotations.Pod, injection *encodedInjection) (result, error) {
+func addEphemeral(p, old *Pod, selection *annotations.Pod, injection *encodedInjection) (Decision, error) {
 	m := newMutation(p, selection, injection)
 	for _, p := range []*Pod{p, old} {
 		if err := p.readLists(); err != nil {
-			return result{}, err
+			return Decision{}, err
 		}
 	}
 	running := map[string]bool{}
@@ -42,11 +42,11 @@ func addEphemeral(p, old *Pod, selection *annotations.Pod, injection *encodedInj
 			continue
 		}
 		if err := m.plan(c); err != nil {
-			return result{}, err
+			return Decision{}, err
 		}
 	}
 	if err := m.checkPatch(); err != nil {
-		return result{}, err
+		return Decision{}, err
 	}
-	return m.result(), nil
+	return m.decision(), nil
 }

@@ -187,3 +187,40 @@ func BenchmarkAddEphemeral(b *testing.B) {
 		})
 	}
 }
+
+func TestTheFindingAboutTheTokensOfAnotherIdentity(t *testing.T) {
+	t.Parallel()
+	got := addEphemeral(t, running("aws", "", `{"name":"a"}`), running("aws", "", ""), &annotations.Pod{}).Findings
+	want := []mutate.Finding{{
+		Reason: reason.VolumeMissing, Container: "a", Field: "spec.volumes[bound-sa-token]", Want: "the tokens of its ServiceAccount",
+		Detail: "the pod's token volume does not match the current identity of its ServiceAccount: recreate the pod", Fix: "Recreate the pod.",
+	}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("findings (-want +got):\n%s", diff)
+	}
+}
+
+// The volumes of a running pod cannot change.
+func TestAnEphemeralContainerGetsTheCopyOnlyIfThePodHasIt(t *testing.T) {
+	t.Parallel()
+	token := projected(mutate.VolumeName, tokenSource)
+	for name, test := range map[string]struct {
+		volumes string
+		mounts  int
+		finds   []string
+	}{
+		"the pod has the copy":           {token + "," + projected("copy", strings.Replace(tokenSource, "aws/token", "token", 1)), 2, nil},
+		"the pod does not have the copy": {token, 1, []string{`volume_name_taken: container "a": the pod cannot have a volume copy`}},
+	} {
+		pod, old := running("aws", test.volumes, `{"name":"a"}`), running("aws", test.volumes, ``)
+		result, err := mutate.AddEphemeral(parse(t, pod), parse(t, old), &annotations.Pod{}, mutate.NewInjection(deep()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		patched := decode(t, apply(t, pod, result.Patch.Bytes()))
+		if got := patched.Spec.EphemeralContainers[0].VolumeMounts; len(got) != test.mounts {
+			t.Errorf("%s: got mounts %v, want %d", name, got, test.mounts)
+		}
+		checkFindings(t, test.finds, result.Findings)
+	}
+}

@@ -4,7 +4,7 @@
 package mutate
 
 // The parts of a decision, for tests of one part.
-type Result = result
+type Result = Decision
 
 var (
 	NewInjection = newInjection
@@ -12,3 +12,8 @@ var (
 	AddEphemeral = addEphemeral
 	LacksMount   = lacksMount
 )
+
+// MaxCached is the most entries of a Cache, and Len their number.
+const MaxCached = maxCached
+
+func (c *Cache) Len() int { return len(c.entries) }

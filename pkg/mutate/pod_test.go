@@ -125,16 +125,18 @@ func TestReadKeepsNothingOfTheFormerPod(t *testing.T) {
 	if _, err := mutate.Create(&pod, &annotations.Pod{}, add); err == nil {
 		t.Fatal("got no error for the full pod, want one: the test needs a pod with marks")
 	}
-	if err := readNext(bare); err != nil {
-		t.Fatal(err)
-	}
-	result, err := mutate.Create(&pod, &annotations.Pod{}, add)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := create(t, bare, injection())
-	if diff := cmp.Diff(string(want.Patch.Bytes()), string(result.Patch.Bytes())); diff != "" || len(result.Findings) > 0 {
-		t.Errorf("findings %v, patch (-fresh +used again):\n%s", result.Findings, diff)
+	for range 2 {
+		if err := readNext(bare); err != nil {
+			t.Fatal(err)
+		}
+		result, err := mutate.Create(&pod, &annotations.Pod{}, add)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := create(t, bare, injection())
+		if diff := cmp.Diff(string(want.Patch.Bytes()), string(result.Patch.Bytes())); diff != "" || len(result.Findings) > 0 {
+			t.Errorf("findings %v, patch (-fresh +used again):\n%s", result.Findings, diff)
+		}
 	}
 }
 

@@ -39,6 +39,9 @@ func TestNothingIsMountedBelowAReadOnlyVolume(t *testing.T) {
 		`"image":{"reference":"a"}`:                                 true,
 		`"csi":{"driver":"a","readOnly":true}`:                      true,
 		`"persistentVolumeClaim":{"claimName":"a","readOnly":true}`: true,
+		`"nfs":{"readOnly":true}`:                                   true,
+		`"iscsi":{"readOnly":true}`:                                 true,
+		`"fc":{"readOnly":true}`:                                    true,
 		`"csi":{"driver":"a","readOnly":false}`:                     false,
 		`"csi":{"driver":"a"}`:                                      false,
 		`"emptyDir":{}`:                                             false,
@@ -103,6 +106,13 @@ func TestTheFindingNamesTheVolumeAbove(t *testing.T) {
 	}
 }
 
+// To the guard, which compares text, such a mount would be at the token mount path.
+func TestAReadOnlyVolumeAboveHasNoOtherSpelling(t *testing.T) {
+	t.Parallel()
+	result, err := tryCreate(t, `{"spec":{"containers":[{"name":"main","volumeMounts":[{"name":"own","mountPath":"/var/run/secrets/lanyard/token/..","readOnly":true}]}]}}`, deep())
+	denied(t, reason.InvalidMountPath, result, err)
+}
+
 // A read-only volume may contain the directory at which the pod mounts the token volume.
 func TestATokenVolumeThatIsMountedBelowAReadOnlyVolumeIsUsed(t *testing.T) {
 	t.Parallel()
@@ -160,6 +170,7 @@ func TestAMountInTheWayCountsForTheGuard(t *testing.T) {
 		"a container that is left out":      {`{"name":"a"},{"name":"b","volumeMounts":[{"name":"data","mountPath":"` + path + `"}]}`, annotations.Pod{SkipContainers: []string{"a"}}, false},
 		"all containers are left out":       {`{"name":"a"},{"name":"b"}`, annotations.Pod{SkipContainers: []string{"a", "b"}}, true},
 		"all are left out, one has a mount": {`{"name":"a"},{"name":"b","volumeMounts":[{"name":"data","mountPath":"` + path + `/x"}]}`, annotations.Pod{Containers: []string{"c"}}, false},
+		"a new pod with an ephemeral one":   {`{"name":"a","volumeMounts":[{"name":"data","mountPath":"` + path + `"}]}],"ephemeralContainers":[{"name":"e"}`, annotations.Pod{}, false},
 		"a list names no container":         {`{"name":"a"}`, annotations.Pod{Containers: []string{"c"}}, true},
 		"a list skips no container":         {`{"name":"a"}`, annotations.Pod{SkipContainers: []string{"c"}}, true},
 		"a peer writes all containers":      {`{"name":"a"}`, annotations.Pod{PeerContainers: []string{"a"}}, false},

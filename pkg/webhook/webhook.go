@@ -52,7 +52,6 @@ import (
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/lanyard-dev/lanyard/internal/settings"
-	"github.com/lanyard-dev/lanyard/internal/webhook/admission"
 	"github.com/lanyard-dev/lanyard/internal/webhook/injector"
 	"github.com/lanyard-dev/lanyard/internal/webhook/metrics"
 )
@@ -91,15 +90,14 @@ func AddToManager(mgr manager.Manager, o Options) error {
 		return err
 	}
 	log := mgr.GetLogger().WithName("lanyard")
-	caches, err := injector.NewCaches(mgr.GetConfig(), recorder, log)
+	caches, err := injector.Connect(mgr.GetConfig(), recorder, log)
 	if err != nil {
 		return err
 	}
 	if err := errors.Join(mgr.Add(always{caches.ServiceAccounts}), mgr.Add(always{caches.Namespaces})); err != nil {
 		return fmt.Errorf("add Lanyard's caches to the manager: %w", err)
 	}
-	config := injector.Config{Settings: s, ServiceAccounts: caches.ServiceAccounts, Namespaces: caches.Namespaces}
-	for path, handler := range injector.Handlers(config, caches.ServiceAccounts, admission.NewBudget(), recorder, log) {
+	for path, handler := range injector.New(caches, recorder, log).Handlers(s) {
 		mgr.GetWebhookServer().Register(path, handler)
 	}
 	return nil

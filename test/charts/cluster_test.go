@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"helm.sh/helm/v4/pkg/action"
 	"helm.sh/helm/v4/pkg/chart/v2/loader"
@@ -22,7 +21,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
@@ -112,7 +110,7 @@ func (c *cluster) startReplica(t *testing.T, binary string, arguments, ports []s
 			t.Logf("log of the replica:%s", process.Tail(replica.LogFile))
 		}
 	})
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), controlplane.Patience)
 	defer cancel()
 	if err := controlplane.WaitReady(ctx, "http://127.0.0.1:"+ports[2]+"/readyz"); err != nil {
 		t.Fatal(err)
@@ -124,7 +122,7 @@ func (c *cluster) startReplica(t *testing.T, binary string, arguments, ports []s
 // lost its permission to look for the webhook configurations by then.
 func waitForUninstall(t *testing.T, replica *process.Process) {
 	t.Helper()
-	err := process.Until(t.Context(), "the replica to notice the uninstall", time.Minute, func(context.Context) (bool, error) {
+	err := process.Until(t.Context(), "the replica to notice the uninstall", controlplane.Patience, func(context.Context) (bool, error) {
 		log, err := os.ReadFile(replica.LogFile)
 		return bytes.Contains(log, []byte("CA Secret and webhook configurations not found")) || bytes.Contains(log, []byte("Failed to renew")), err
 	})
@@ -171,10 +169,10 @@ func (c *cluster) createAccount(t *testing.T, name string, labelled bool) {
 	}
 }
 
-// eventually calls try until it succeeds, for up to a minute.
+// eventually calls try until it succeeds.
 func eventually(t *testing.T, what string, try func() error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), controlplane.Patience)
 	defer cancel()
 	if err := process.Poll(ctx, what, func(context.Context) error { return try() }); err != nil {
 		t.Fatal(err)
@@ -244,17 +242,22 @@ func (c *cluster) objects(t *testing.T) (keys []string) {
 	return keys
 }
 
-// settled returns all objects when an API server that has just started no longer
-// creates any. The Service default/kubernetes comes late.
+// settled returns all objects when an API server that has just started creates no
+// more of them. Some come when it is ready already.
 func (c *cluster) settled(t *testing.T) (keys []string) {
 	t.Helper()
-	err := wait.PollUntilContextTimeout(t.Context(), time.Second, time.Minute, true, func(context.Context) (bool, error) {
-		last := keys
+	late := []string{
+		"ConfigMap kube-system/extension-apiserver-authentication", "ConfigMap kube-system/kube-apiserver-legacy-service-account-token-tracking",
+		"Lease kube-system/apiserver-", "Service default/kubernetes",
+	}
+	err := process.Until(t.Context(), "the objects of the API server", controlplane.Patience, func(context.Context) (bool, error) {
 		keys = c.objects(t)
-		return slices.Contains(keys, "Service default/kubernetes") && slices.Equal(keys, last), nil
+		return !slices.ContainsFunc(late, func(prefix string) bool {
+			return !slices.ContainsFunc(keys, func(key string) bool { return strings.HasPrefix(key, prefix) })
+		}), nil
 	})
 	if err != nil {
-		t.Fatalf("wait for the objects of the API server: %v", err)
+		t.Fatal(err)
 	}
 	return keys
 }

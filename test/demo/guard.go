@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/lanyard-dev/lanyard/test/support/controlplane"
 	"github.com/lanyard-dev/lanyard/test/support/process"
 	"github.com/lanyard-dev/lanyard/test/support/webhook"
 )
@@ -31,7 +32,7 @@ func (c *cluster) installGuard(ctx context.Context, probe *example) error {
 	if err != nil {
 		return err
 	}
-	return process.Until(ctx, "the guard to deny a pod", readyTimeout, func(ctx context.Context) (bool, error) {
+	return process.Until(ctx, "the guard to deny a pod", controlplane.Patience, func(ctx context.Context) (bool, error) {
 		_, err := c.tryAnother(ctx, probe)
 		return isGuards(err), ctx.Err()
 	})

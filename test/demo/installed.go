@@ -29,7 +29,7 @@ const (
 )
 
 // slow limits operations of a node, such as the end of a pod.
-const slow = 2 * time.Minute
+const slow = 10 * time.Minute
 
 // installedSteps prepares the cluster of the kubeconfig, on which Lanyard is installed.
 // Pods are first tried in a namespace that opted out, which means without Lanyard.

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
@@ -18,9 +17,8 @@ import (
 )
 
 const (
-	binary       = "bin/lanyard-webhook"
-	deployDir    = "deploy/base"
-	readyTimeout = 30 * time.Second
+	binary    = "bin/lanyard-webhook"
+	deployDir = "deploy/base"
 )
 
 // startWebhook runs the webhook outside of the cluster, with the rights of the manifests and
@@ -37,7 +35,7 @@ func (o *own) startWebhook(ctx context.Context) error {
 	if _, err := os.Stat(binary); err != nil {
 		return fmt.Errorf("%w; run make build first, and run the demo in the root of the repository", err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	ctx, cancel := context.WithTimeout(ctx, controlplane.Patience)
 	defer cancel()
 	if o.webhook, err = webhook.Start(ctx, webhook.Options{Binary: binary, Kubeconfig: kubeconfig, Dir: o.dir, Args: []string{"--v=1"}}); err != nil {
 		return err
@@ -50,7 +48,7 @@ func (o *own) startWebhook(ctx context.Context) error {
 // after their registration.
 func (c *cluster) waitInEffect(ctx context.Context, probe *example) error {
 	what := "a pod to be injected and a malformed ServiceAccount to be denied"
-	return process.Until(ctx, what, readyTimeout, func(ctx context.Context) (bool, error) { return c.inEffect(ctx, probe) })
+	return process.Until(ctx, what, controlplane.Patience, func(ctx context.Context) (bool, error) { return c.inEffect(ctx, probe) })
 }
 
 // inEffect tries the webhooks without storing anything: the example's pod must

@@ -700,21 +700,6 @@ func restrict(pod *corev1.Pod) {
 	pod.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{AllowPrivilegeEscalation: new(false), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}}
 }
 
-// labelledNamespace creates a namespace with labels, and waits until admission
-// knows them.
-func labelledNamespace(ctx context.Context, labels map[string]string) string {
-	GinkgoHelper()
-	name := newNamespace(ctx)
-	namespace, err := cluster.client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
-	Expect(err).NotTo(HaveOccurred())
-	for key, value := range labels {
-		metav1.SetMetaDataLabel(&namespace.ObjectMeta, key, value)
-	}
-	_, err = cluster.client.CoreV1().Namespaces().Update(ctx, namespace, metav1.UpdateOptions{})
-	Expect(err).NotTo(HaveOccurred())
-	return name
-}
-
 // randomPod returns a pod with mounts at, below and far from the token path, which
 // sometimes opts out, or excludes some of its containers with a valid list.
 func randomPod(seed uint64) *corev1.Pod {

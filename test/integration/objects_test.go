@@ -54,9 +54,18 @@ func allVariables() []string {
 // newNamespace creates a namespace for the spec.
 func newNamespace(ctx context.Context) string {
 	GinkgoHelper()
-	name := "team-" + rand.String(8)
-	Expect(cluster.plane.CreateNamespace(ctx, name)).To(Succeed())
-	return name
+	return labelledNamespace(ctx, nil)
+}
+
+// labelledNamespace makes a namespace that has labels from the start: the API server learns of a
+// change from a watch, but looks for a namespace that it does not know.
+func labelledNamespace(ctx context.Context, labels map[string]string) string {
+	GinkgoHelper()
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team-" + rand.String(8), Labels: labels}}
+	_, err := cluster.client.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	newAccount(ctx, namespace.Name, "default", nil)
+	return namespace.Name
 }
 
 func newAccount(ctx context.Context, namespace, name string, annotations map[string]string) *corev1.ServiceAccount {

@@ -17,7 +17,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -26,6 +25,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/policies"
+	"github.com/lanyard-dev/lanyard/test/support/controlplane"
 	"github.com/lanyard-dev/lanyard/test/support/decisions"
 	"github.com/lanyard-dev/lanyard/test/support/optionstest"
 	"github.com/lanyard-dev/lanyard/test/support/process"
@@ -237,7 +237,7 @@ func (c *cluster) waitInjected(t *testing.T, namespace, account string, keys ...
 // after many seconds.
 func eventually(t *testing.T, what string, done func() bool) {
 	t.Helper()
-	must(t, "the policies", process.Until(t.Context(), what, time.Minute, func(context.Context) (bool, error) { return done(), nil }))
+	must(t, "the policies", process.Until(t.Context(), what, controlplane.Patience, func(context.Context) (bool, error) { return done(), nil }))
 }
 
 var dryRun = metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}

@@ -37,10 +37,12 @@ func newBuilt(t *testing.T) *built {
 		"lanyard-webhook.tar": "image", "lanyard.tar": "image", "lanyard-9.8.7.tgz": "chart", "notes.md": "notes",
 		"files/checksums.txt": "sums", "files/lanyard_9.8.7_linux_amd64.tar.gz": "archive",
 	} {
-		b.write(t, "bin/release/"+name, text, 0o644)
+		b.write(t, "bin/release/"+name, text)
+	}
+	if err := os.Mkdir(filepath.Join(b.directory, "fakes"), 0o755); err != nil {
+		t.Fatal(err)
 	}
 	for name, body := range fakes {
-		b.write(t, "fakes/"+name, "", 0o755)
 		if err := process.WriteScript(filepath.Join(b.directory, "fakes", name), "#!/usr/bin/env bash\n"+body+"\n"); err != nil {
 			t.Fatal(err)
 		}
@@ -53,13 +55,13 @@ func newBuilt(t *testing.T) *built {
 	return b
 }
 
-func (b *built) write(t *testing.T, name, text string, mode os.FileMode) {
+func (b *built) write(t *testing.T, name, text string) {
 	t.Helper()
 	path := filepath.Join(b.directory, name)
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(path, []byte(text), mode); err != nil {
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -122,10 +124,10 @@ func TestPublishPublishesNothingElse(t *testing.T) {
 		calls       int
 	}{
 		"a file that was changed": {
-			func(t *testing.T, b *built) { t.Helper(); b.write(t, "bin/release/lanyard.tar", "other", 0o644) }, "", "is not what was built", 0,
+			func(t *testing.T, b *built) { t.Helper(); b.write(t, "bin/release/lanyard.tar", "other") }, "", "is not what was built", 0,
 		},
 		"a file that was added": {
-			func(t *testing.T, b *built) { t.Helper(); b.write(t, "bin/release/files/x", "other", 0o644) }, "", "want those of SHA256SUMS", 0,
+			func(t *testing.T, b *built) { t.Helper(); b.write(t, "bin/release/files/x", "other") }, "", "want those of SHA256SUMS", 0,
 		},
 		"checksums of other files":             {nil, "RELEASE_SUMS=0", "want 0", 0},
 		"no checksums from the build":          {nil, "RELEASE_SUMS=", "want \n", 0},

@@ -18,7 +18,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"github.com/lanyard-dev/lanyard/internal/webhook/admission"
 	"github.com/lanyard-dev/lanyard/internal/webhook/injector"
 	"github.com/lanyard-dev/lanyard/internal/webhook/metrics"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
@@ -67,12 +66,12 @@ func newProgram(t *testing.T, file string, log logr.Logger) *program {
 	}
 	p := &program{
 		args: args, options: o, reserved: []string{"reserved"}, log: log,
-		registry: prometheus.NewRegistry(), budget: admission.NewBudget(),
-		caches: injector.Caches{ServiceAccounts: newTestCache(t, true), Namespaces: newTestCache(t, true)},
+		registry: prometheus.NewRegistry(),
 	}
 	if p.recorder, err = metrics.New(p.registry); err != nil {
 		t.Fatal(err)
 	}
+	p.webhooks = injector.New(injector.Caches{ServiceAccounts: newTestCache(t, true), Namespaces: newTestCache(t, true)}, p.recorder, log)
 	return p
 }
 

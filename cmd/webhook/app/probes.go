@@ -13,7 +13,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 
 	"github.com/lanyard-dev/lanyard/internal/webhook/httpserver"
-	"github.com/lanyard-dev/lanyard/internal/webhook/metadatacache"
 )
 
 // healthMux serves the probes: /healthz only reports that the process responds,
@@ -26,8 +25,8 @@ func (p *program) healthMux() http.Handler {
 			"shutdown":        checkDraining(p.draining),
 			"tls":             checkServing(&p.serving),
 			"certificate":     p.certificate.Check,
-			"serviceaccounts": checkSynced(p.caches.ServiceAccounts),
-			"namespaces":      checkSynced(p.caches.Namespaces),
+			"serviceaccounts": checkSynced(p.webhooks.ServiceAccounts.HasSynced),
+			"namespaces":      checkSynced(p.webhooks.Namespaces.HasSynced),
 		},
 	} {
 		handler := http.StripPrefix(path, &healthz.Handler{Checks: checks})
@@ -37,10 +36,10 @@ func (p *program) healthMux() http.Handler {
 	return mux
 }
 
-// checkSynced fails until the cache has synced.
-func checkSynced(c *metadatacache.Cache) healthz.Checker {
+// checkSynced fails until a cache has synced.
+func checkSynced(synced func() bool) healthz.Checker {
 	return func(*http.Request) error {
-		if !c.HasSynced() {
+		if !synced() {
 			return errors.New("cache not synced")
 		}
 		return nil
@@ -94,5 +93,5 @@ func (p *program) canServe(waited time.Duration) bool {
 }
 
 func (p *program) synced() bool {
-	return p.caches.ServiceAccounts.HasSynced() && p.caches.Namespaces.HasSynced()
+	return p.webhooks.ServiceAccounts.HasSynced() && p.webhooks.Namespaces.HasSynced()
 }

@@ -70,10 +70,8 @@ func TestServingWaitsForCertificateAndCaches(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p := program{
-				certificate: fakeCertificate{ready: test.certificate},
-				caches:      injector.Caches{ServiceAccounts: newTestCache(t, test.serviceAccounts), Namespaces: newTestCache(t, test.namespaces)},
-			}
+			caches := injector.Caches{ServiceAccounts: newTestCache(t, test.serviceAccounts), Namespaces: newTestCache(t, test.namespaces)}
+			p := program{certificate: fakeCertificate{ready: test.certificate}, webhooks: &injector.Webhooks{Caches: caches}}
 			if got := p.canServe(test.waited); got != test.want {
 				t.Errorf("got %t, want %t", got, test.want)
 			}

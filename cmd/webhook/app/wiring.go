@@ -21,7 +21,6 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/lanyard-dev/lanyard/internal/options"
-	"github.com/lanyard-dev/lanyard/internal/webhook/admission"
 	"github.com/lanyard-dev/lanyard/internal/webhook/httpserver"
 	"github.com/lanyard-dev/lanyard/internal/webhook/injector"
 	"github.com/lanyard-dev/lanyard/internal/webhook/metrics"
@@ -46,10 +45,9 @@ type program struct {
 	client   dynamic.Interface
 	registry *prometheus.Registry
 	recorder *metrics.Recorder
-	budget   *admission.Budget
 
 	certificate certificateSource
-	caches      injector.Caches
+	webhooks    *injector.Webhooks
 	injection   atomic.Pointer[injection]
 	reviews     *http.Server
 	serving     atomic.Bool                   // whether reviews accepts connections
@@ -67,7 +65,7 @@ func (p *program) build(config *rest.Config) (err error) {
 	if p.client, err = dynamic.NewForConfig(config); err != nil {
 		return fmt.Errorf("create Kubernetes client: %w", err)
 	}
-	p.registry, p.budget = prometheus.NewRegistry(), admission.NewBudget()
+	p.registry = prometheus.NewRegistry()
 	p.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	if p.recorder, err = metrics.New(p.registry); err != nil {
 		return err
@@ -75,9 +73,11 @@ func (p *program) build(config *rest.Config) (err error) {
 	if p.certificate, err = p.newCertificateSource(); err != nil {
 		return err
 	}
-	if p.caches, err = injector.NewCaches(config, p.recorder, p.log); err != nil {
+	caches, err := injector.Connect(config, p.recorder, p.log)
+	if err != nil {
 		return err
 	}
+	p.webhooks = injector.New(caches, p.recorder, p.log.WithName("admission"))
 	if p.options.ConfigFile == "" {
 		err = p.load(nil)
 	} else {
@@ -86,10 +86,10 @@ func (p *program) build(config *rest.Config) (err error) {
 	if err != nil {
 		return err
 	}
-	counts := recentCounts(p.caches.ServiceAccounts.All(), p.caches.Namespaces.All())
+	counts := recentCounts(p.webhooks.ServiceAccounts.All(), p.webhooks.Namespaces.All())
 	p.recorder.WatchServiceAccounts(func() metrics.ServiceAccounts { return counts(p.injection.Load().settings) })
-	p.recorder.WatchCache("serviceaccounts", p.caches.ServiceAccounts.Bytes)
-	p.recorder.WatchCache("namespaces", p.caches.Namespaces.Bytes)
+	p.recorder.WatchCache("serviceaccounts", p.webhooks.ServiceAccounts.Bytes)
+	p.recorder.WatchCache("namespaces", p.webhooks.Namespaces.Bytes)
 	return p.addServers()
 }
 
@@ -209,11 +209,7 @@ func (p *program) load(content []byte) error {
 		return err
 	}
 	warnOfReservedAudiences(s, p.log)
-	config := injector.Config{Settings: s, ServiceAccounts: p.caches.ServiceAccounts, Namespaces: p.caches.Namespaces}
-	before := p.injection.Swap(&injection{
-		settings: s,
-		handlers: injector.Handlers(config, p.caches.ServiceAccounts, p.budget, p.recorder, p.log.WithName("admission")),
-	})
+	before := p.injection.Swap(&injection{settings: s, handlers: p.webhooks.Handlers(s)})
 	if before == nil { // the start
 		return nil
 	}
@@ -228,7 +224,7 @@ func (p *program) load(content []byte) error {
 // run runs all parts until ctx is done or one of them fails.
 func (p *program) run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
-	for _, start := range append(p.others, p.certificate.Start, p.caches.ServiceAccounts.Start, p.caches.Namespaces.Start, p.serveReviews) {
+	for _, start := range append(p.others, p.certificate.Start, p.webhooks.ServiceAccounts.Start, p.webhooks.Namespaces.Start, p.serveReviews) {
 		group.Go(func() error { return start(ctx) })
 	}
 	return group.Wait()

@@ -28,6 +28,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/workload"
 	"github.com/lanyard-dev/lanyard/internal/finding"
 	"github.com/lanyard-dev/lanyard/internal/peer"
+	"github.com/lanyard-dev/lanyard/internal/texts"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/mutate/injected"
 	"github.com/lanyard-dev/lanyard/policies"
@@ -71,13 +72,10 @@ func Clocks(here time.Duration, nodes map[string]time.Duration) []finding.Findin
 		found = append(found, finding.Warn("clock_skew", "Synchronize the clocks of these nodes, for example with chrony.", "troubleshooting/cloud-denies.md",
 			"the clocks of nodes differ from that of the API server: %s: kubelets may renew tokens too late, and clouds may reject the tokens", strings.Join(wrong, ", ")))
 	}
-	switch {
-	case len(nodes) == 0:
+	if len(nodes) == 0 {
 		return orPassed(found, "no clock skew between this machine and the API server")
-	case len(nodes) == 1:
-		return orPassed(found, "no clock skew between this machine, the API server and 1 node")
 	}
-	return orPassed(found, "no clock skew between this machine, the API server and %d nodes", len(nodes))
+	return orPassed(found, "no clock skew between this machine, the API server and %s", texts.Count(len(nodes), "node"))
 }
 
 // skewOf formats a skew. of is appended to "ahead".
@@ -335,13 +333,13 @@ func scope(namespace string) (where, flag string) {
 func Unguarded(namespace string, n int, example string, byPolicies bool) finding.Finding {
 	where, flag := scope(namespace)
 	f := finding.Warn("unguarded", "Run: lanyard label serviceaccounts "+flag, "operations/monitoring.md#lanyardunguardedserviceaccounts",
-		"%d ServiceAccounts%s need credentials but lack the guard's label, for example %s", n, where, example)
+		"the guard's label is missing on %s%s, for example %s", texts.Count(n, "ServiceAccount"), where, example)
 	switch {
 	case n == 0:
 		return finding.Passed("every ServiceAccount%s that needs credentials has the guard's label", where)
 	case byPolicies:
 		f.Status, f.Link = finding.Failed, finding.Page("policies.md#install")
-		f.Text = fmt.Sprintf("%d ServiceAccounts%s are older than the policies and lack their label, for example %s: new pods start without credentials", n, where, example)
+		f.Text = fmt.Sprintf("the label is missing on %s%s from before the policies, for example %s: new pods start without credentials", texts.Count(n, "ServiceAccount"), where, example)
 	}
 	return f
 }
@@ -349,12 +347,7 @@ func Unguarded(namespace string, n int, example string, byPolicies bool) finding
 // Pods reports the states of the running pods of a namespace, or of all namespaces.
 func Pods(namespace string, states map[injected.State]int) []finding.Finding {
 	where, flag := scope(namespace)
-	count := func(n int) string {
-		if n == 1 {
-			return "1 pod" + where
-		}
-		return fmt.Sprintf("%d pods%s", n, where)
-	}
+	count := func(n int) string { return texts.Count(n, "pod") + where }
 	var found []finding.Finding
 	if n := workload.Outdated(states); n > 0 {
 		found = append(found, finding.Warn("outdated", "Run: lanyard status --stale "+flag, "troubleshooting/no-credentials.md#pods-with-an-old-identity-or-none",
@@ -509,6 +502,12 @@ func noRight(resource, namespace string) finding.Finding {
 		"you may not create %s%s", resource, where)
 }
 
+// noNamespace returns the finding for a namespace that does not exist.
+func noNamespace(name string) finding.Finding {
+	return finding.Fail("namespace_not_found", "Correct the name. To see all: kubectl get namespaces", "cli/check.md",
+		"the namespace %s does not exist", name)
+}
+
 // Absent returns the finding for a cluster without an installation.
 func Absent() finding.Finding {
 	return finding.Fail("not_installed", "Install it. To see whether the cluster is ready: lanyard check --pre", "install/README.md",
@@ -523,7 +522,7 @@ func Several(i *cluster.Installation) finding.Finding {
 	for at, r := range i.Registrations {
 		ready := "replicas unknown"
 		if n := i.Ready[at]; n >= 0 {
-			ready = fmt.Sprintf("%d ready replicas", n)
+			ready = texts.Count(n, "ready replica")
 		}
 		names = append(names, fmt.Sprintf("%s (%s)", r.Name, ready))
 		if at > 0 {

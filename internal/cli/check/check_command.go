@@ -8,6 +8,7 @@ import (
 	"context"
 	_ "embed"
 	"fmt"
+	"net/http"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -17,6 +18,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/cloud"
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
+	"github.com/lanyard-dev/lanyard/internal/exchange"
 	"github.com/lanyard-dev/lanyard/internal/finding"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
@@ -40,6 +42,7 @@ type checkCommand struct {
 	settings  *annotations.Settings
 	survey    *cluster.Survey
 	client    kubernetes.Interface
+	internet  *http.Client // for the clouds, and for issuers
 	namespace string
 	redactor  *redactor
 	report    report
@@ -84,6 +87,9 @@ func (k *checkCommand) run(cmd *cobra.Command) (err error) {
 	if k.attempts < 0 || k.attempts > maxAttempts {
 		return command.Usagef("--attempts %d is not between 1 and %d", k.attempts, maxAttempts)
 	}
+	if err := k.checkValues(cmd); err != nil {
+		return err
+	}
 	if k.client, _, err = k.Clients(); err != nil {
 		return err
 	}
@@ -102,6 +108,33 @@ func (k *checkCommand) run(cmd *cobra.Command) (err error) {
 		return fmt.Errorf("checks that could not run: %d; see the output for the reasons", n)
 	}
 	return command.FoundIf(k.report.Summary[finding.Failed] > 0, nil)
+}
+
+// checkValues returns an error for the value of a flag that cannot be right in any cluster.
+func (k *checkCommand) checkValues(cmd *cobra.Command) error {
+	if k.serviceAccount != "" {
+		names, err := cloud.ServiceAccountNames(cmd, []string{k.serviceAccount})
+		if err != nil {
+			return fmt.Errorf("--service-account: %w", err)
+		}
+		k.serviceAccount = names[0]
+	}
+	if k.issuerURL != "" {
+		if err := cloud.CheckIssuer(k.issuerURL); err != nil {
+			return command.Usagef("--issuer: %w", err)
+		}
+	}
+	for _, name := range k.fleetContexts {
+		if _, err := k.InContext(name).Config(); err != nil {
+			return fmt.Errorf("--fleet-context: %w", err)
+		}
+	}
+	client, err := exchange.NewClient(k.caFile)
+	if err != nil {
+		return err
+	}
+	k.internet = k.Progress(client)
+	return nil
 }
 
 // lookUntil runs the checks. With --wait, it repeats them until none fails, and shows

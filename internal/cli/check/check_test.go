@@ -465,10 +465,10 @@ func TestJudgements(t *testing.T) {
 		"no installation":        {one(Absent()), []string{"failed: Lanyard is not installed"}},
 		"an installation before": {Installed([]*admissionregistrationv1.MutatingWebhookConfiguration{mutating}), []string{"warning: Lanyard is already installed: MutatingWebhookConfiguration lanyard"}},
 		"nothing is unguarded":   {one(Unguarded("", 0, "", true)), nil},
-		"unguarded in a cluster": {one(Unguarded("", 2, "n/a", false)), []string{"warning: 2 ServiceAccounts need credentials but lack the guard's label, for example n/a"}},
+		"unguarded in a cluster": {one(Unguarded("", 2, "n/a", false)), []string{"warning: the guard's label is missing on 2 ServiceAccounts, for example n/a"}},
 		"unguarded in a namespace": {
 			one(Unguarded("n", 2, "n/a", false)),
-			[]string{"warning: 2 ServiceAccounts in the namespace n need credentials but lack the guard's label, for example n/a"},
+			[]string{"warning: the guard's label is missing on 2 ServiceAccounts in the namespace n, for example n/a"},
 		},
 		"current pods": {Pods("", map[injected.State]int{injected.Current: 5}), nil},
 		"other pods": {Pods("n", map[injected.State]int{injected.Stale: 2, injected.Without: 1, workload.Shadowed: 2}), []string{

@@ -6,7 +6,6 @@ package check
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -16,6 +15,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/cloud"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
 	"github.com/lanyard-dev/lanyard/internal/finding"
+	"github.com/lanyard-dev/lanyard/internal/texts"
 )
 
 // Member is a cluster of a fleet: several clusters with the same issuer.
@@ -75,7 +75,7 @@ func sameNames(members []Member) (found []finding.Finding) {
 	}
 	if n := len(found); n > maxSameNames {
 		found = found[:maxSameNames]
-		found[maxSameNames-1].Text += fmt.Sprintf("; and %d more ServiceAccounts", n-maxSameNames)
+		found[maxSameNames-1].Text += "; and " + texts.Count(n-maxSameNames, "more ServiceAccount")
 	}
 	return found
 }
@@ -121,7 +121,10 @@ func (k *checkCommand) fleet(ctx context.Context, own, public *cloud.Documents) 
 	for _, name := range k.fleetContexts {
 		add("context "+name, k.InContext(name), nil)
 	}
-	k.add("fleet", append(unread, Fleet(members, public)...)...)
+	if len(members) > 1 {
+		unread = append(unread, Fleet(members, public)...)
+	}
+	k.add("fleet", unread...)
 }
 
 // member reads a cluster. documents are its own, or nil if they were not read.

@@ -28,7 +28,6 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
 	"github.com/lanyard-dev/lanyard/internal/cli/workload"
-	"github.com/lanyard-dev/lanyard/internal/exchange"
 	"github.com/lanyard-dev/lanyard/internal/finding"
 	"github.com/lanyard-dev/lanyard/internal/probe"
 	"github.com/lanyard-dev/lanyard/pkg/mutate/injected"
@@ -282,7 +281,9 @@ func (k *checkCommand) issuer(ctx context.Context) {
 	}
 	var public *cloud.Documents
 	if at := cmp.Or(k.issuerURL, cluster.Discovery.Issuer); k.issuerURL != "" || k.caFile != "" || cloud.Public(at) {
-		public, err = k.published(ctx, at)
+		limited, cancel := context.WithTimeout(ctx, issuerTimeout)
+		public, err = cloud.FromURL(limited, k.internet, at)
+		cancel()
 	}
 	if k.issuerURL != "" && err != nil {
 		k.add("issuer", finding.Skip("", "Check the URL, and that this machine reaches it. To publish the documents: lanyard trust issuer --to PLACE", "issuer.md#publish-the-documents",
@@ -303,15 +304,8 @@ func (k *checkCommand) issuer(ctx context.Context) {
 	}
 }
 
-// published reads the documents of an issuer.
-func (k *checkCommand) published(ctx context.Context, issuer string) (*cloud.Documents, error) {
-	client, err := exchange.NewClient(k.caFile)
-	if err != nil {
-		return nil, err
-	}
-	client.Timeout = 10 * time.Second
-	return cloud.FromURL(ctx, k.Progress(client), issuer)
-}
+// issuerTimeout is how long reading the documents of an issuer may take.
+const issuerTimeout = 10 * time.Second
 
 // rights checks whether the user may create the objects of an install.
 func (k *checkCommand) rights(ctx context.Context) []finding.Finding {
@@ -337,13 +331,13 @@ func (k *checkCommand) rights(ctx context.Context) []finding.Finding {
 
 // exchangeTokens adds a line for each token that was presented to its cloud.
 func (k *checkCommand) exchangeTokens(ctx context.Context) error {
-	client, err := exchange.NewClient(k.caFile)
-	if err != nil {
-		return err
-	}
-	target := cloud.Target{ServiceAccount: k.serviceAccount, Endpoint: k.endpoint, Client: k.Progress(client)}
+	target := cloud.Target{ServiceAccount: k.serviceAccount, Endpoint: k.endpoint, Client: k.internet}
 	if k.serviceAccount != "" || *k.Flags.Namespace != "" {
 		target.Namespace = k.namespace
+	}
+	if err := command.Exists(ctx, k.client, target.Namespace); err != nil {
+		k.add("exchange", noNamespace(k.namespace))
+		return nil
 	}
 	found, err := target.Exchange(ctx, k.CLI)
 	switch {
@@ -411,8 +405,7 @@ func (k *checkCommand) accountsOf(ctx context.Context, registration *admissionre
 	}
 	exists := func(namespace *metav1.ObjectMeta) bool { return namespace.Name == k.namespace }
 	if scope == metav1.NamespaceAll && *k.Flags.Namespace != "" && !slices.ContainsFunc(list, exists) {
-		s.unread = append(s.unread, finding.Fail("namespace_not_found", "Correct the name. To see all: kubectl get namespaces", "cli/check.md",
-			"the namespace %s does not exist", k.namespace))
+		s.unread = append(s.unread, noNamespace(k.namespace))
 	}
 	for _, namespace := range list {
 		if cluster.CalledFor(registration, k.settings, namespace) {

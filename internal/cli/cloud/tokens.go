@@ -27,6 +27,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/workload"
 	"github.com/lanyard-dev/lanyard/internal/exchange"
 	"github.com/lanyard-dev/lanyard/internal/finding"
+	"github.com/lanyard-dev/lanyard/internal/texts"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/mutate/injected"
 )
@@ -69,7 +70,7 @@ func (x *Target) Exchange(ctx context.Context, c *command.CLI) (lines []finding.
 	}
 	lines, inPod := x.exchangeAll(ctx, all)
 	if omitted > 0 {
-		lines = append(lines, finding.Skip("", "Check one namespace at a time, with --namespace.", "", "the tokens of %d more ServiceAccounts were not exchanged", omitted))
+		lines = append(lines, finding.Skip("", "Check one namespace at a time, with --namespace.", "", "the tokens of %s were not exchanged", texts.Count(omitted, "more ServiceAccount")))
 	}
 	last := finding.DoesNotApply("%s", notFromAPod)
 	last.Link = finding.Page("troubleshooting/no-credentials.md#from-inside-a-pod")
@@ -328,7 +329,7 @@ type tokenResult struct {
 }
 
 func (k *tokenCommand) run(ctx context.Context, args []string) error {
-	names, err := serviceAccountNames(k.cmd, args)
+	names, err := ServiceAccountNames(k.cmd, args)
 	if err == nil {
 		err = k.check(names)
 	}

@@ -56,7 +56,7 @@ func NewTrustCommand(c *command.CLI) *cobra.Command {
 			return k.runBundle(cmd.Context())
 		}
 		if len(args) < 2 {
-			return command.Usagef("got %d arguments, want a provider and a ServiceAccount: %s trust aws|azure|gcp|PROVIDER NAME", len(args), c.Name)
+			return command.Usagef("the provider or the ServiceAccount is missing: write %s trust aws|azure|gcp|PROVIDER NAME", c.Name)
 		}
 		k.provider = args[0]
 		return k.run(cmd.Context(), args[1:])
@@ -133,9 +133,9 @@ func newCloudCommand(c *command.CLI, name string) *trustCommand {
 	return k
 }
 
-// serviceAccountNames parses the arguments NAME, serviceaccount/NAME or serviceaccount NAME,
+// ServiceAccountNames parses the arguments NAME, serviceaccount/NAME or serviceaccount NAME,
 // without an API server.
-func serviceAccountNames(cmd *cobra.Command, args []string) (names []string, err error) {
+func ServiceAccountNames(cmd *cobra.Command, args []string) (names []string, err error) {
 	types := []string{"serviceaccount", "serviceaccounts", "sa"}
 	if len(args) > 0 && slices.Contains(types, args[0]) {
 		args = args[1:]
@@ -214,7 +214,7 @@ func (k *trustCommand) given() (map[string]given, error) {
 }
 
 func (k *trustCommand) run(ctx context.Context, args []string) error {
-	names, err := serviceAccountNames(k.cmd, args)
+	names, err := ServiceAccountNames(k.cmd, args)
 	if err != nil {
 		return err
 	}

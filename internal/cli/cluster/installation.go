@@ -305,6 +305,9 @@ func OwnerName(owner *metav1.OwnerReference) string {
 	return kind + "/" + owner.Name
 }
 
+// Paused is the result of ByHand for a Deployment that kubectl rollout resume resumes.
+const Paused = "it is paused"
+
 // ByHand returns the reason why a change of the template would not replace the pods, or "" if it
 // would.
 func (k *Kind) ByHand(object *unstructured.Unstructured) string {
@@ -315,7 +318,7 @@ func (k *Kind) ByHand(object *unstructured.Unstructured) string {
 		return "its pods are not replaced when its template changes"
 	}
 	if paused, _, _ := unstructured.NestedBool(object.Object, "spec", "paused"); paused {
-		return "it is paused"
+		return Paused
 	}
 	for _, field := range []string{"updateStrategy", "strategy"} {
 		if kind, _, _ := unstructured.NestedString(object.Object, "spec", field, "type"); kind == "OnDelete" {

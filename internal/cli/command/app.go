@@ -22,6 +22,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
@@ -199,6 +200,7 @@ func (c *CLI) Finish(cmd *cobra.Command) {
 			return Usagef("unknown command %q", args[0])
 		}
 	}
+	cmd.SetFlagErrorFunc(unknownFlag)
 	takes := cmd.Args
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if err := misplaced(cmd, args); err != nil || takes == nil {
@@ -332,10 +334,26 @@ func (c *CLI) Exit(err error, help string) int {
 		f := finding.NoRight(right, "")
 		c.Note("%s", f.Fix)
 	}
+	if step := c.connection(err); step != "" {
+		c.Note("%s", step)
+	}
 	if isUsage || !c.Started {
 		c.Note("See '%s --help' for usage.", help)
 	}
 	return ExitFailed
+}
+
+// connection returns the next step after an error of the connection to the API server, or "" for another.
+func (c *CLI) connection(err error) string {
+	// Not every library wraps errors.
+	if apierrors.IsUnauthorized(err) || strings.HasSuffix(err.Error(), "the server has asked for the client to provide credentials") {
+		return "Log in to the cluster again: the API server rejects the credentials of the kubeconfig."
+	}
+	config, errConfig := c.Config()
+	if errConfig == nil && config.Host != "" && strings.Contains(err.Error(), `"`+strings.TrimSuffix(config.Host, "/")+"/") {
+		return "Check that the API server runs, and that the kubeconfig and its context are those of the cluster."
+	}
+	return ""
 }
 
 // AddConfig adds the flag --config, to a command that uses settings.

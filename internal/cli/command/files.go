@@ -59,6 +59,9 @@ func (s *Selection) EachFile(stdin io.Reader, do func(name string, r io.Reader) 
 		if err != nil {
 			return err
 		}
+		if len(visitors) == 0 {
+			return fmt.Errorf("%s: no file in this directory ends with %s; --recursive also reads directories below it", name, strings.Join(resource.FileExtensions, ", "))
+		}
 		for _, visitor := range visitors {
 			file, _ := visitor.(*resource.FileVisitor)
 			if isHidden(name, file.Path) {

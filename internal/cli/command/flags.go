@@ -5,6 +5,7 @@ package command
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
+	"github.com/lanyard-dev/lanyard/internal/texts"
 )
 
 // complete returns the names that start with the user's input, or none after an error, which
@@ -147,13 +149,24 @@ func Exclusive(cmd *cobra.Command, flag string, others ...string) error {
 // NoArgs returns an error for arguments of a command that takes none. Not cobra.NoArgs, whose error is
 // about subcommands.
 func NoArgs(cmd *cobra.Command, args []string) error {
-	switch {
-	case len(args) == 0:
+	if len(args) == 0 {
 		return nil
-	case cmd.Flags().Lookup("filename") != nil:
-		return Usagef("unexpected argument %q: name files with --filename", args[0])
 	}
-	return Usagef("unexpected argument %q: %s takes only flags", args[0], cmd.CommandPath())
+	return Usagef("unexpected argument %q: write %s", args[0], cmd.UseLine())
+}
+
+// unknownFlag adds the nearest flag to the error for a flag that does not exist.
+func unknownFlag(cmd *cobra.Command, err error) error {
+	unknown, isUnknown := errors.AsType[*pflag.NotExistError](err)
+	if !isUnknown || unknown.GetSpecifiedShortnames() != "" {
+		return err
+	}
+	var names []string
+	cmd.Flags().VisitAll(func(flag *pflag.Flag) { names = append(names, flag.Name) })
+	if nearest := texts.Nearest(unknown.GetSpecifiedName(), names); nearest != "" {
+		return fmt.Errorf("%w; did you mean --%s?", err, nearest)
+	}
+	return err
 }
 
 // misplaced returns an error for an argument that was meant as the value of a flag. A flag with an optional

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -89,6 +90,17 @@ func Namespaces(ctx context.Context, client kubernetes.Interface, name string) (
 		return nil, fmt.Errorf("list namespaces: %w", err)
 	}
 	return list, nil
+}
+
+// Exists returns an error if a namespace does not exist. The empty name stands for all namespaces.
+func Exists(ctx context.Context, client kubernetes.Interface, namespace string) error {
+	if namespace == metav1.NamespaceAll {
+		return nil
+	}
+	if _, err := Namespaces(ctx, client, namespace); apierrors.IsNotFound(err) {
+		return err
+	}
+	return nil // or unknown, without the right to read it
 }
 
 // ReadNamespace returns the metadata of a namespace, which is only its name if the namespace

@@ -269,6 +269,9 @@ func (d *Document) eachObject(path []string, raw json.RawMessage, do func(*objec
 	if raw == nil {
 		return nil
 	}
+	if raw[0] != '{' {
+		return fmt.Errorf("%s: not an object of Kubernetes: it has no apiVersion and no kind", d.source)
+	}
 	o := &object{document: d, path: path, raw: raw}
 	if err := cmp.Or(json.Unmarshal(raw, &o.PartialObjectMetadata), json.Unmarshal(raw, &o.whole.Object)); err != nil {
 		return fmt.Errorf("%s: not an object of Kubernetes: %w", d.source, err)
@@ -458,7 +461,7 @@ func (k *injectCommand) run(cmd *cobra.Command) error {
 		return err
 	}
 	if denied := k.report(results); denied > 0 {
-		return k.Found("the webhook would deny %d objects; nothing was written", denied)
+		return k.Found("the webhook would deny %s; nothing was written", texts.Count(denied, "object"))
 	}
 	return Write(k.Out, documents)
 }

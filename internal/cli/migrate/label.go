@@ -17,6 +17,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
 	"github.com/lanyard-dev/lanyard/internal/peer"
+	"github.com/lanyard-dev/lanyard/internal/texts"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
@@ -146,7 +147,7 @@ func (k *labeller) run(ctx context.Context) (*labelling, error) {
 			}
 		}
 		found.ServiceAccounts = append(found.ServiceAccounts, entry)
-		report("%d ServiceAccounts so far ...", len(found.ServiceAccounts))
+		report("%s so far ...", texts.Count(len(found.ServiceAccounts), "ServiceAccount"))
 		return ctx.Err()
 	})
 	return found, err

@@ -29,7 +29,10 @@ func (k *migrateCommand) cluster(ctx context.Context, o *Options) (*migration, e
 	if err != nil {
 		return nil, err
 	}
-	_, client, err := k.Clients()
+	typed, client, err := k.Clients()
+	if err == nil {
+		err = command.Exists(ctx, typed, namespace)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -47,25 +47,13 @@ type input struct {
 	// Probe is the answer about a second pod, which has the label of the probe, or nil if that
 	// pod was not sent.
 	Probe *Answer
-	// Installation is nil if the user may not read it. Leftovers are of a removed installation.
+	// Installation is nil if the user may not read it.
 	Installation *cluster.Installation
-	Leftovers    []cluster.Leftover
-	guard
 	// Askers contains the ServiceAccounts of the namespace that ask for an identity, and Elsewhere
 	// the namespaces in which one with the same name does. They are only set if the ServiceAccount
 	// itself asks for nothing.
 	Askers    []string
 	Elsewhere []string
-}
-
-// topOwner is the workload that a pod belongs to.
-type topOwner struct {
-	// Name is the workload, for example deployment/cart, or empty if the pod has none.
-	Name string
-	// Kind is the kind of the workload. Kind.Kind is empty for a custom kind.
-	Kind cluster.Kind
-	// ByHand says why a restart would not replace the pods, or is empty if it would.
-	ByHand string
 }
 
 // Outcomes for new pods only. New pods also have the outcomes Without, LeftOut, None, Excluded,
@@ -96,10 +84,8 @@ type Explanation struct {
 	// Guard says whether the ServiceAccount is guarded, in the words of lanyard status. It is
 	// empty if the ServiceAccount does not ask for an identity or was not read.
 	Guard cluster.Guard `json:"guard,omitempty"`
-	// GuardProblem is the problem with the guard, or empty if the guard is in place.
+	// GuardProblem is Row.GuardProblem.
 	GuardProblem string `json:"guardProblem,omitempty"`
-	// noGuard is Row.NoGuard.
-	noGuard string
 	// Findings are all findings: about the ServiceAccount, new pods, the pod, its newest event, and
 	// rights that the user lacks.
 	Findings []finding.Finding `json:"findings"`
@@ -190,10 +176,9 @@ func explain(in *input) *Explanation {
 		New:               in.new(),
 		InjectedBy:        in.Installation.InjectedBy(),
 		AllowedIdentities: in.Namespace.Annotations[annotations.AllowedIdentities],
-		GuardProblem:      in.problem,
 	}
 	if object := in.metadata(); in.asks() || in.waits() || cluster.Unguarded(in.Settings, object) {
-		e.Guard, e.noGuard = in.guard.judge(cluster.GuardOf(in.Settings, object, in.called))
+		e.Guard, e.GuardProblem = in.guardOf(object)
 	}
 	if in.Answer.Local != "" && e.New.Outcome != injected.Unknown {
 		e.New.Local, e.New.Limits = true, "other webhooks, policies and quotas were not asked, so it is unknown whether the API server can call Lanyard"
@@ -586,7 +571,7 @@ func (in *input) absent() bool { return in.Installation != nil && in.Installatio
 
 // removal is the next step for policies of a removed installation.
 func (in *input) removal() string {
-	return "Remove it, or install Lanyard again: " + cluster.Remove(in.Leftovers)
+	return "Remove it, or install Lanyard again: " + cluster.Remove(in.left)
 }
 
 // uncalled returns the reason why the API server did not call Lanyard for the pod Sent.
@@ -816,7 +801,7 @@ func (in *input) explainLive(n *NewPod) *Live {
 // outdated describes a running pod that must be replaced. annotated is when its ServiceAccount was
 // annotated.
 func (in *input) outdated(l *Live, annotated metav1.Time) {
-	l.Status, l.Fix = finding.Failed, in.restart()
+	l.Status, l.Fix = finding.Failed, in.Owner.replace(in.Namespace.Name, in.Live.GetName())
 	switch {
 	case l.OlderThanAnnotations:
 		l.Text += ": it is older than the annotations of its ServiceAccount"
@@ -826,35 +811,6 @@ func (in *input) outdated(l *Live, annotated metav1.Time) {
 	default:
 		l.Text += ": it was created while Lanyard was not called"
 	}
-}
-
-// recreated is the fix for a pod that its controller replaces.
-const recreated = "Delete the pod, and its controller creates a new one: "
-
-// restart returns the command that replaces the running pod, or the pods of the workload, and
-// no other workload.
-func (in *input) restart() string {
-	o, namespace := &in.Owner, " --namespace "+in.Namespace.Name
-	remove := "kubectl delete pod POD" + namespace
-	if in.Live != nil {
-		remove = "kubectl delete pod " + in.Live.GetName() + namespace
-	}
-	_, name, _ := strings.Cut(o.Name, "/")
-	switch {
-	case o.Name == "":
-		return "No controller replaces this pod. Delete it, and create it again from its manifest: " + remove
-	case o.Kind.Restarts && o.ByHand == "":
-		return "Restart its workload: kubectl rollout restart " + o.Name + namespace
-	case o.Kind.Restarts:
-		return fmt.Sprintf("A restart of %s does not replace the pod: %s. %s%s", o.Name, o.ByHand, recreated, remove)
-	case o.Kind.Kind == "CronJob":
-		return fmt.Sprintf("The next Job of %s gets the credentials. To start a Job now: kubectl create job %s-again --from=%s%s", o.Name, name, o.Name, namespace)
-	case o.Kind.Kind == "Job":
-		return fmt.Sprintf("A Job cannot be restarted. Delete it, and create it again from its manifest: kubectl delete %s%s", o.Name, namespace)
-	case o.Kind.Kind == "":
-		return fmt.Sprintf("Restart %s with the program that manages it, or delete the pod, if its controller creates a new one: %s", o.Name, remove)
-	}
-	return recreated + remove
 }
 
 // addPods adds the findings about running pods.
@@ -869,15 +825,13 @@ func (e *Explanation) addPods(result *statusResult, in *input) {
 			e.Findings = append(e.Findings, f)
 		}
 	}
-	if Outdated(result.Summary.States) == 0 {
-		return
+	for _, f := range result.outdated(e.Object) {
+		f.Status, f.About = finding.Failed, aboutPods
+		if in.Owner.Name != "" { // otherwise a ServiceAccount, of any number of workloads
+			f.Fix = in.Owner.replace(in.Namespace.Name, "")
+		}
+		e.Findings = append(e.Findings, f)
 	}
-	f := result.outdated(e.Object)
-	f.Status, f.About = finding.Failed, aboutPods
-	if in.Owner.Name != "" { // otherwise a ServiceAccount, of any number of workloads
-		f.Fix = in.restart()
-	}
-	e.Findings = append(e.Findings, f)
 }
 
 // problems returns the number of pods that need attention.

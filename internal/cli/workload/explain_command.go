@@ -134,8 +134,8 @@ func (e *Explanation) rows() [][]string {
 		guard = "not known"
 	case e.Guard == cluster.GuardOn && e.GuardProblem != "":
 		guard += ", but " + e.GuardProblem
-	case e.noGuard != "":
-		guard += ": " + e.noGuard
+	case e.GuardProblem != "":
+		guard += ": " + e.GuardProblem
 	}
 	rows = append(rows, []string{"allowed identities", policy}, []string{"guard", guard})
 	if e.InjectedBy != "" {

@@ -67,7 +67,7 @@ func explainObject(ctx context.Context, c *command.CLI, args []string) (*Explana
 
 // read reads the object that the user asked about, and what its pods depend on.
 func (x *explainer) read(ctx context.Context) (*input, error) {
-	in := &input{Namespace: x.namespaces[x.info.Namespace], Object: command.NameOf(x.info), Installation: x.installation, guard: x.guard, Named: true}
+	in := &input{Namespace: x.namespaces[x.info.Namespace], Object: command.NameOf(x.info), Installation: x.installation, Named: true}
 	isServiceAccount := x.info.Mapping.Resource == command.CoreResource("serviceaccounts")
 	if isServiceAccount {
 		in.ServiceAccountName, in.Sent = x.info.Name, x.ProbePod(x.info.Name)
@@ -88,15 +88,6 @@ func (x *explainer) read(ctx context.Context) (*input, error) {
 		}
 	}
 	in.Sent.SetNamespace("")
-	if in.Installation != nil {
-		parts, err := x.Survey()
-		if err == nil {
-			in.Leftovers, err = parts.Leftovers(ctx)
-		}
-		if err != nil && !x.lacks(err, "the policies of an earlier installation") {
-			return nil, err
-		}
-	}
 	if err := x.variables(ctx, in); err != nil {
 		return nil, err
 	}
@@ -108,7 +99,7 @@ func (x *explainer) read(ctx context.Context) (*input, error) {
 
 // template reads an object that makes pods.
 func (x *explainer) template(ctx context.Context, in *input) error {
-	object, err := x.get(ctx, x.info.Mapping.Resource, x.info.Name)
+	object, err := x.get(ctx, x.info.Mapping.Resource, x.info.Namespace, x.info.Name)
 	if err != nil {
 		return fmt.Errorf("%s in the namespace %s: %w", in.Object, x.info.Namespace, err)
 	}
@@ -120,7 +111,7 @@ func (x *explainer) template(ctx context.Context, in *input) error {
 	in.Named = in.ServiceAccountName != cluster.DefaultServiceAccount
 	template := object
 	if len(path) > 0 {
-		x.known = &known{owner: object.GetUID()}
+		x.known = &known{object.GetUID(), &in.Answer}
 		if in.Owner = topOwnerOf(in.Object, object); !in.Owner.Kind.Restarts {
 			var top topOwner
 			if _, top, err = x.owner(ctx, object); top.Name != "" {
@@ -151,11 +142,6 @@ func (x *explainer) serviceAccount(ctx context.Context, in *input, asked bool) e
 		return fmt.Errorf("serviceaccount %s/%s: %w", x.info.Namespace, in.ServiceAccountName, err)
 	}
 	return nil
-}
-
-// get reads an object of the namespace.
-func (x *explainer) get(ctx context.Context, kind schema.GroupVersionResource, name string) (*unstructured.Unstructured, error) {
-	return x.untyped.Resource(kind).Namespace(x.info.Namespace).Get(ctx, name, metav1.GetOptions{})
 }
 
 // owner returns the owner of a pod or a workload that has a template, and the owner at the top, if
@@ -194,17 +180,11 @@ func (x *explainer) ownerOf(ctx context.Context, reference *metav1.OwnerReferenc
 	if err != nil || mapping.Scope.Name() != meta.RESTScopeNameNamespace || mapping.Resource == command.CoreResource("secrets") {
 		return nil, nil //nolint:nilerr // who creates a pod writes its references
 	}
-	object, err := x.get(ctx, mapping.Resource, reference.Name)
+	object, err := x.get(ctx, mapping.Resource, x.info.Namespace, reference.Name)
 	if x.lacks(err, "the workload of the pod") {
 		return nil, nil
 	}
 	return object, err
-}
-
-// topOwnerOf returns the named workload, as the owner of its pods.
-func topOwnerOf(name string, object *unstructured.Unstructured) topOwner {
-	kind, _ := cluster.ByGroupKind(object.GroupVersionKind().GroupKind())
-	return topOwner{Name: name, Kind: kind, ByHand: kind.ByHand(object)}
 }
 
 // variables reads the ConfigMaps that containers take variables from, as far as they can be read.
@@ -290,9 +270,6 @@ func (x *explainer) pods(ctx context.Context, in *input, e *Explanation) {
 	}
 	if in.Absent {
 		x.known = nil // no answer was asked for
-	}
-	if x.known != nil {
-		x.known.template, x.known.answer = in.Template, in.Answer
 	}
 	rows, err := x.rows(ctx, in.Namespace)
 	if err != nil {

@@ -477,13 +477,14 @@ func TestTheFixIsForOneWorkload(t *testing.T) {
 		owner topOwner
 		want  string
 	}{
-		"a Deployment":        {topOwner{"deployment/cart", kind("deployment"), ""}, "Restart its workload: kubectl rollout restart deployment/cart --namespace shop"},
-		"a paused Deployment": {topOwner{"deployment/cart", kind("deployment"), "it is paused"}, "A restart of deployment/cart does not replace the pod: it is paused. Delete the pod, and its controller creates a new one: kubectl delete pod cart-0 --namespace shop"},
-		"no owner":            {topOwner{}, "No controller replaces this pod. Delete it, and create it again from its manifest: kubectl delete pod cart-0 --namespace shop"},
-		"a Job":               {topOwner{"job/load", kind("job"), "x"}, "A Job cannot be restarted. Delete it, and create it again from its manifest: kubectl delete job/load --namespace shop"},
-		"a CronJob":           {topOwner{"cronjob/load", kind("cronjob"), "x"}, "The next Job of cronjob/load gets the credentials. To start a Job now: kubectl create job load-again --from=cronjob/load --namespace shop"},
-		"a ReplicaSet":        {topOwner{"replicaset/cart-1", kind("replicaset"), "x"}, "Delete the pod, and its controller creates a new one: kubectl delete pod cart-0 --namespace shop"},
-		"a custom kind":       {topOwner{"rollout/cart", cluster.Kind{}, ""}, "Restart rollout/cart with the program that manages it, or delete the pod, if its controller creates a new one: kubectl delete pod cart-0 --namespace shop"},
+		"a Deployment":                    {topOwner{"deployment/cart", kind("deployment"), ""}, "Restart its workload: kubectl rollout restart deployment/cart --namespace shop"},
+		"a paused Deployment":             {topOwner{"deployment/cart", kind("deployment"), "it is paused"}, "A restart of deployment/cart is not possible: it is paused. Resume it first: kubectl rollout resume deployment/cart --namespace shop"},
+		"a DaemonSet that keeps its pods": {topOwner{"daemonset/log", kind("daemonset"), "its update strategy is OnDelete"}, "A restart of daemonset/log does not replace the pod: its update strategy is OnDelete. Delete the pod, and its controller creates a new one: kubectl delete pod cart-0 --namespace shop"},
+		"no owner":                        {topOwner{}, "No controller replaces this pod. Delete it, and create it again from its manifest: kubectl delete pod cart-0 --namespace shop"},
+		"a Job":                           {topOwner{"job/load", kind("job"), "x"}, "A Job cannot be restarted. Delete it, and create it again from its manifest: kubectl delete job/load --namespace shop"},
+		"a CronJob":                       {topOwner{"cronjob/load", kind("cronjob"), "x"}, "The next Job of cronjob/load gets the credentials. To start a Job now: kubectl create job load-again --from=cronjob/load --namespace shop"},
+		"a ReplicaSet":                    {topOwner{"replicaset/cart-1", kind("replicaset"), "x"}, "Delete the pod, and its controller creates a new one: kubectl delete pod cart-0 --namespace shop"},
+		"a custom kind":                   {topOwner{"rollout/cart", cluster.Kind{}, ""}, "Restart rollout/cart with the program that manages it, or delete the pod, if its controller creates a new one: kubectl delete pod cart-0 --namespace shop"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -510,7 +511,7 @@ func TestTheFixIsForAllPods(t *testing.T) {
 		want     string
 	}{
 		"a Deployment":                    {"deployment/cart", topOwnerOf("deployment/cart", &deployment), "deployment/cart", "Restart its workload: kubectl rollout restart deployment/cart --namespace shop"},
-		"a paused Deployment":             {"deployment/cart", topOwnerOf("deployment/cart", &paused), "deployment/cart", "A restart of deployment/cart does not replace the pod: it is paused. Delete the pod, and its controller creates a new one: kubectl delete pod POD --namespace shop"},
+		"a paused Deployment":             {"deployment/cart", topOwnerOf("deployment/cart", &paused), "deployment/cart", "A restart of deployment/cart is not possible: it is paused. Resume it first: kubectl rollout resume deployment/cart --namespace shop"},
 		"a ServiceAccount of Deployments": {"serviceaccount/cart", topOwner{}, "deployment/cart", "Restart their workloads: kubectl rollout restart $(lanyard status serviceaccount/cart --stale -o name -n shop) -n shop"},
 		"a ServiceAccount of Jobs":        {"serviceaccount/cart", topOwner{}, "job/load", "No restart does that. See: lanyard explain job/load --namespace shop"},
 	} {
@@ -519,7 +520,9 @@ func TestTheFixIsForAllPods(t *testing.T) {
 			in := newInput(t)
 			in.Owner = test.owner
 			result := newStatusResult(&query{})
-			result.add([]Row{{Namespace: "shop", Workload: test.workload, Pods: 3, States: map[injected.State]int{injected.Without: 2, injected.Current: 1}}}, nil)
+			row := Row{Namespace: "shop", Pods: 3, States: map[injected.State]int{injected.Without: 2, injected.Current: 1}}
+			row.setWorkload(test.workload)
+			result.add([]Row{row}, nil)
 			e := &Explanation{Object: test.object, Namespace: "shop"}
 			e.addPods(result, in)
 			want := finding.Finding{Status: finding.Failed, About: aboutPods, Reason: "outdated", Text: "2 pods must be replaced", Fix: test.want}
@@ -617,11 +620,9 @@ func TestContainers(t *testing.T) {
 	sent.Spec.InitContainers = []corev1.Container{{Name: "proxy"}}
 	sent.Spec.Containers = append(sent.Spec.Containers, corev1.Container{Name: "own", Env: []corev1.EnvVar{{Name: "AWS_WEB_IDENTITY_TOKEN_FILE", Value: "/own/token"}}})
 	got := injectPod(t, sent, role)
-	windows := *got.Spec.Containers[0].DeepCopy()
-	windows.Name, windows.Env[1].Value = "windows", `C:\var\run\secrets\lanyard.dev\serviceaccount\aws\token`
 	profile := *got.Spec.Containers[0].DeepCopy()
 	profile.Name, profile.Env = "profile", []corev1.EnvVar{{Name: "AWS_PROFILE", Value: "audit"}, {Name: "AWS_CONFIG_FILE", Value: path + "/aws/config"}}
-	got.Spec.Containers = append(got.Spec.Containers, windows, profile)
+	got.Spec.Containers = append(got.Spec.Containers, profile)
 	in.Sent, in.Answer.Pod = unstructuredOf(sent), unstructuredOf(got)
 	want := []Container{
 		{Name: "proxy", Type: "init", Reasons: []mutate.Finding{{Reason: reason.ContainerNotSelected, Detail: "the pod's annotations leave it out"}}},
@@ -631,7 +632,6 @@ func TestContainers(t *testing.T) {
 			Detail: "it sets AWS_WEB_IDENTITY_TOKEN_FILE itself and keeps its own aws credentials",
 			Fix:    "Remove AWS_WEB_IDENTITY_TOKEN_FILE from the container to use the injected aws identity.",
 		}}},
-		{Name: "windows", Type: "container", Token: true, Providers: []string{"aws"}},
 		{Name: "profile", Type: "container", Token: true, Providers: []string{"aws"}},
 	}
 	if diff := cmp.Diff(want, explain(in).New.Containers); diff != "" {
@@ -773,8 +773,11 @@ func TestWithoutAnInstallation(t *testing.T) {
 		t.Errorf("got %+v", got.New)
 	}
 	in.Answer = *denied(ByGuard, "x")
-	in.Leftovers = []cluster.Leftover{{Kind: "validatingadmissionpolicybinding", Name: "lanyard-guard-pods", DeniesPods: true}}
+	in.left = []cluster.Leftover{{Kind: "validatingadmissionpolicybinding", Name: "lanyard-guard-pods", DeniesPods: true}}
 	got = explain(in)
+	if got.Guard != cluster.GuardOn {
+		t.Errorf("got the guard %s, want %s: it denies pods", got.Guard, cluster.GuardOn)
+	}
 	if want := "Remove it, or install Lanyard again: kubectl delete validatingadmissionpolicybinding/lanyard-guard-pods"; got.New.Outcome != Denied || got.New.Fix != want {
 		t.Errorf("got %+v, want %s", got.New, want)
 	}

@@ -9,12 +9,14 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
@@ -24,6 +26,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
 	"github.com/lanyard-dev/lanyard/internal/finding"
+	"github.com/lanyard-dev/lanyard/internal/texts"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
@@ -48,6 +51,8 @@ type reader struct {
 	asker  *Asker
 	// namespaces are the namespaces to look at.
 	namespaces map[string]*Namespace
+	// objects are the results of get for one namespace, and for explain.
+	objects map[reference]result
 	// known is an answer that explain has already, or nil.
 	known *known
 	// missing are the findings about parts that the user may not read.
@@ -55,29 +60,23 @@ type reader struct {
 	configMaps ConfigMapLimit
 }
 
-// guard is the guard of the installation.
-type guard struct {
-	// problem is the problem with the guard, or empty if the guard is in place.
-	problem string
-	// off reports whether the guard was read and denies nothing.
-	off bool
-}
-
-// judge returns whether a ServiceAccount is guarded, and if it is not despite the label, the
-// reason.
-func (g *guard) judge(labelled cluster.Guard) (judged cluster.Guard, problem string) {
-	if g.off && labelled == cluster.GuardOn {
-		return cluster.GuardOff, g.problem
-	}
-	return labelled, ""
-}
-
 // known is the answer about the template of an owner of pods.
 type known struct {
-	owner    types.UID
-	template *unstructured.Unstructured
-	answer   Answer
+	owner  types.UID
+	answer *Answer
 }
+
+// reference identifies an object, and result is what the API server returned for it.
+type (
+	reference struct {
+		schema.GroupVersionResource
+		namespace, name string
+	}
+	result struct {
+		*unstructured.Unstructured
+		err error
+	}
+)
 
 // query selects the pods to look at.
 type query struct {
@@ -103,7 +102,7 @@ func newReader(ctx context.Context, c *command.CLI, q *query) (*reader, error) {
 	// Pods are large, and faster to read in this form.
 	config.ContentType = "application/vnd.kubernetes.protobuf"
 	config.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
-	r := &reader{CLI: c, query: *q, settings: s, unread: c.Webhook.Unread, namespaces: map[string]*Namespace{}}
+	r := &reader{CLI: c, query: *q, settings: s, unread: c.Webhook.Unread, namespaces: map[string]*Namespace{}, objects: map[reference]result{}}
 	if r.typed, err = kubernetes.NewForConfig(config); err == nil {
 		r.metadata, err = metadata.NewForConfig(config)
 	}
@@ -150,14 +149,20 @@ func (r *reader) readInstallation(ctx context.Context) error {
 	if r.installation, err = parts.Installation(ctx); err != nil && !r.lacks(err, "the namespaces that Lanyard is called for, and the guard") {
 		return err
 	}
-	if r.problem = "its policy was not read"; r.installation == nil || r.installation.Absent() {
-		return nil
-	}
-	problem, err := parts.Guard(ctx, r.installation.Registration())
+	r.problem = "its policy was not read"
 	switch {
-	case err == nil:
-		r.guard = guard{problem, problem != ""}
-	case !r.lacks(err, "the guard"):
+	case r.installation == nil:
+		return nil
+	case r.installation.Absent():
+		r.problem = "its policies are those of a removed installation"
+		r.left, err = parts.Leftovers(ctx)
+	default:
+		var problem string
+		if problem, err = parts.Guard(ctx, r.installation.Registration()); err == nil {
+			r.problem, r.off = problem, problem != ""
+		}
+	}
+	if err != nil && !r.lacks(err, "the guard") {
 		return fmt.Errorf("guard: %w", err)
 	}
 	return nil
@@ -173,6 +178,7 @@ func (r *reader) readNamespaces(ctx context.Context) error {
 	for _, meta := range list {
 		meta.ManagedFields = nil // which can be large
 		n := NewNamespace(r.settings, meta, r.installation.Registration())
+		n.guard = r.guard
 		n.unread, n.compiled = r.unread != nil, r.installation.OnlyPolicies().Compiled()
 		r.namespaces[meta.Name] = n
 	}
@@ -203,6 +209,7 @@ func (r *reader) eachNamespace(ctx context.Context, do func([]Row, []finding.Fin
 			return err
 		}
 		delete(r.namespaces, name) // with its pods
+		clear(r.objects)
 		if err := do(rows, r.missing); err != nil {
 			return err
 		}
@@ -229,7 +236,7 @@ func (c *ConfigMapLimit) Finding() finding.Finding {
 	}
 	return finding.Finding{
 		Status: finding.NotApplicable, About: "pods", Reason: "configmaps_not_read",
-		Text: fmt.Sprintf("%d ConfigMaps with variables of containers were not read: only %d are read at once", c.Unread, maxConfigMaps),
+		Text: fmt.Sprintf("no variables of %s were read: only %d are read at once", texts.Count(c.Unread, "ConfigMap"), maxConfigMaps),
 		Fix:  "To read them, look at one namespace or one workload.",
 	}
 }
@@ -299,9 +306,38 @@ func (r *reader) rows(ctx context.Context, n *Namespace) ([]Row, error) {
 		rows = slices.DeleteFunc(rows, func(row Row) bool { return row.Pods == 0 })
 	}
 	for i := range rows {
-		rows[i].Guard, rows[i].NoGuard = r.judge(rows[i].Guard)
+		if err := r.readWorkload(ctx, &rows[i]); err != nil {
+			return nil, err
+		}
 	}
 	return rows, nil
+}
+
+// readWorkload finds out whether a restart replaces the outdated pods of a workload.
+func (r *reader) readWorkload(ctx context.Context, row *Row) error {
+	if row.Outdated() == 0 || !row.owner.restarts() {
+		return nil
+	}
+	_, name, _ := strings.Cut(row.Workload, "/")
+	read, err := r.get(ctx, row.owner.Kind.Resource, row.Namespace, name)
+	switch {
+	case err == nil:
+		row.owner = topOwnerOf(row.Workload, read)
+	case !apierrors.IsNotFound(err) && !r.lacks(err, "whether a restart replaces the pods of "+row.Workload):
+		return fmt.Errorf("%s: %w", row.Workload, err)
+	}
+	return nil
+}
+
+// get reads an object, once.
+func (r *reader) get(ctx context.Context, resource schema.GroupVersionResource, namespace, name string) (*unstructured.Unstructured, error) {
+	id := reference{resource, namespace, name}
+	read, known := r.objects[id]
+	if !known {
+		read.Unstructured, read.err = r.untyped.Resource(resource).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
+		r.objects[id] = read
+	}
+	return read.Unstructured, read.err
 }
 
 // ask asks the API server about the pods that seem to differ from a new pod.
@@ -316,8 +352,8 @@ func (r *reader) ask(ctx context.Context, n *Namespace) error {
 		if err != nil {
 			return err
 		}
-		if r.known != nil && pod == r.known.template {
-			if err := q.answered(&r.known.answer); err != nil {
+		if r.known != nil && q.template != nil && q.pods[0].owner.UID == r.known.owner {
+			if err := q.answered(r.known.answer); err != nil {
 				return err
 			}
 			continue
@@ -338,14 +374,10 @@ func (r *reader) readTemplate(ctx context.Context, n *Namespace, q *question) er
 		return nil
 	}
 	kind, isKnown := cluster.ByOwner(reference)
-	switch {
-	case !isKnown:
-		return nil
-	case r.known != nil && r.known.owner == reference.UID:
-		q.template = r.known.template
+	if !isKnown {
 		return nil
 	}
-	object, err := r.untyped.Resource(kind.Resource).Namespace(n.Name).Get(ctx, reference.Name, metav1.GetOptions{})
+	object, err := r.get(ctx, kind.Resource, n.Name, reference.Name)
 	switch {
 	case apierrors.IsNotFound(err), err == nil && object.GetUID() != reference.UID, r.lacks(err, "what the containers of "+kind.Name(reference.Name)+" set themselves"):
 		return nil

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
 	"github.com/lanyard-dev/lanyard/internal/finding"
 	"github.com/lanyard-dev/lanyard/pkg/mutate"
@@ -19,7 +20,8 @@ import (
 
 // ofStates returns a row with one pod of each state.
 func ofStates(workload string, states ...injected.State) Row {
-	row := Row{Namespace: "shop", ServiceAccount: "cart", Workload: workload, Pods: len(states), States: map[injected.State]int{}}
+	row := Row{Namespace: "shop", ServiceAccount: "cart", Pods: len(states), States: map[injected.State]int{}}
+	row.setWorkload(workload)
 	for _, state := range states {
 		row.States[state] = 1
 	}
@@ -34,8 +36,10 @@ func TestTheResultOfStatus(t *testing.T) {
 	unknown.Problem = "no right"
 	local := ofStates("deployment/cart", injected.Stale)
 	local.Local = "you may not create pods in the namespace shop"
+	paused := ofStates("deployment/held", injected.Stale)
+	paused.owner.ByHand = cluster.Paused
 	warned := ofStates("deployment/cart", injected.Current)
-	warned.NoGuard = "the policy only warns"
+	warned.Guard, warned.GuardProblem = cluster.GuardOff, "the policy only warns"
 	for sentence, test := range map[string]struct {
 		rows  []Row
 		stale bool
@@ -47,7 +51,11 @@ func TestTheResultOfStatus(t *testing.T) {
 		"kinds that a restart replaces": {
 			[]Row{ofStates("deployment/a", injected.Stale), ofStates("statefulset/b", injected.Without), ofStates("daemonset/c", injected.Stale, injected.Current), ofStates("cronjob/d", injected.Stale), ofStates("pod/e", injected.Without)},
 			true, []string{"deployment/a", "statefulset/b", "daemonset/c"},
-			"  ‼ 5 pods must be replaced\n    Restart their workloads: kubectl rollout restart $(lanyard status --stale -o name -n shop) -n shop\n6 pods: 1 current, 3 stale, 2 without\n", command.ErrFound,
+			"  ‼ 3 pods must be replaced\n    Restart their workloads: kubectl rollout restart $(lanyard status --stale -o name -n shop) -n shop\n" +
+				"  ‼ 2 pods must be replaced\n    No restart does that. See: lanyard explain cronjob/d --namespace shop\n6 pods: 1 current, 3 stale, 2 without\n", command.ErrFound,
+		},
+		"a workload that cannot be restarted": {
+			[]Row{paused}, true, nil, "  ‼ 1 pod must be replaced\n    No restart does that. See: lanyard explain deployment/held --namespace shop\n1 pod: 1 stale\n", command.ErrFound,
 		},
 		"only others": {
 			[]Row{ofStates("job/d", injected.Stale)}, true, nil, "  ‼ 1 pod must be replaced\n    No restart does that. See: lanyard explain job/d --namespace shop\n1 pod: 1 stale\n", command.ErrFound,
@@ -99,5 +107,16 @@ func TestANameThatSelectsNothingHasANextStep(t *testing.T) {
 	const want = "no pod of a ServiceAccount that asks for an identity is selected. To see why: lanyard explain deployment/crat --namespace shop\n"
 	if out.String() != want {
 		t.Errorf("got %q, want %q", out.String(), want)
+	}
+}
+
+func TestTheErrorOfStatusCounts(t *testing.T) {
+	t.Parallel()
+	r := newStatusResult(new(query))
+	unknown := ofStates("deployment/x", injected.Unknown)
+	unknown.Problem = "no right"
+	r.add([]Row{unknown}, nil)
+	if want := "the result is not complete: 1 part could not be read or compared, 1 pod unknown. The reasons are in the output"; r.err().Error() != want {
+		t.Errorf("got %q, want %q", r.err(), want)
 	}
 }

@@ -88,7 +88,7 @@ type running struct {
 	asks                bool
 	text                []byte
 	labels, annotations map[string]string
-	// unchanged is the parameter of injected.Compare.
+	// unchanged is the parameter of Comparer.Compare.
 	unchanged bool
 }
 

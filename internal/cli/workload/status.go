@@ -32,8 +32,9 @@ type Row struct {
 	ServiceAccount string        `json:"serviceAccount"`
 	Providers      []string      `json:"providers"`
 	Guard          cluster.Guard `json:"guard"`
-	// NoGuard is the problem with the guard if Guard is cluster.GuardOff despite the label.
-	NoGuard string `json:"-"`
+	// GuardProblem is the problem with the guard, or empty if the ServiceAccount lacks the label or the
+	// guard is in place.
+	GuardProblem string `json:"-"`
 	// Workload is the owner of the pods, such as deployment/cart.
 	Workload string `json:"workload,omitempty"`
 	// Pods is the number of pods that have not ended, and States contains the numbers by state.
@@ -48,6 +49,7 @@ type Row struct {
 	Problem string `json:"-"`
 	// Shadows contains the findings about variables that make SDKs ignore the credentials.
 	Shadows []mutate.Finding `json:"-"`
+	owner   topOwner
 }
 
 // Outdated returns how many pods must be replaced to get the credentials that their
@@ -58,6 +60,7 @@ func (r *Row) Outdated() int { return Outdated(r.States) }
 type Namespace struct {
 	metav1.ObjectMeta
 	*annotations.Settings
+	guard
 	// called reports whether the API server calls Lanyard for the namespace.
 	called bool
 	// unread reports whether the settings are only the built-in defaults, or the namespace was not
@@ -88,7 +91,8 @@ type account struct {
 	asks      bool
 	providers []string
 	guard     cluster.Guard // empty if it asks for nothing
-	label     string        // that the guard selects
+	problem   string        // with the guard
+	label     string        // that the guard selects by
 	values    []string      // the annotations of Lanyard: keys and values in turn
 	// unchanged is the result of cluster.UnchangedSince.
 	unchanged time.Time
@@ -143,7 +147,7 @@ func (n *Namespace) keep(object *metav1.PartialObjectMetadata) {
 		unchanged: cluster.UnchangedSince(&object.ObjectMeta),
 	}
 	if found.asks {
-		found.guard = cluster.GuardOf(n.Settings, object, n.called)
+		found.guard, found.problem = n.guardOf(object)
 	}
 	for _, d := range n.Asked(values) {
 		found.providers = append(found.providers, d.Name)
@@ -154,6 +158,28 @@ func (n *Namespace) keep(object *metav1.PartialObjectMetadata) {
 		}
 	}
 	n.accounts[object.Name] = found
+}
+
+// guard is what is known about the policies of the guard.
+type guard struct {
+	// problem is the problem with the guard, or empty if the guard is in place.
+	problem string
+	// off reports whether the guard was read and denies nothing.
+	off bool
+	// left are the policies of a removed installation, if nothing is installed.
+	left []cluster.Leftover
+}
+
+// guardOf returns whether a ServiceAccount is guarded, and the problem with the guard, if any.
+func (n *Namespace) guardOf(object *metav1.PartialObjectMetadata) (guarded cluster.Guard, problem string) {
+	leftover := slices.ContainsFunc(n.left, func(l cluster.Leftover) bool { return l.DeniesPods }) && cluster.CalledFor(nil, n.Settings, &n.ObjectMeta)
+	switch guarded = cluster.GuardOf(n.Settings, object, n.called || leftover); {
+	case guarded != cluster.GuardOn:
+		return guarded, ""
+	case n.off:
+		return cluster.GuardOff, n.problem
+	}
+	return guarded, n.problem
 }
 
 // serviceAccount returns the parts of a ServiceAccount that Lanyard reads.
@@ -398,7 +424,8 @@ func (n *Namespace) Rows() []Row {
 		id := [2]string{p.serviceAccount, n.workload(p)}
 		if byWorkload[id] == nil {
 			row := n.row(p.serviceAccount)
-			row.Workload, row.States = id[1], map[injected.State]int{}
+			row.States = map[injected.State]int{}
+			row.setWorkload(id[1])
 			byWorkload[id] = &row
 		}
 		byWorkload[id].count(p)
@@ -422,7 +449,22 @@ func (n *Namespace) Rows() []Row {
 // row returns a row without a workload.
 func (n *Namespace) row(serviceAccount string) Row {
 	found := n.accounts[serviceAccount]
-	return Row{Namespace: n.Name, ServiceAccount: serviceAccount, Providers: found.providers, Guard: found.guard}
+	return Row{Namespace: n.Name, ServiceAccount: serviceAccount, Providers: found.providers, Guard: found.guard, GuardProblem: found.problem}
+}
+
+// setWorkload sets the workload.
+func (r *Row) setWorkload(name string) {
+	typeName, _, _ := strings.Cut(name, "/")
+	kind, _ := cluster.ByName(typeName)
+	r.Workload, r.owner = name, topOwner{Name: name, Kind: kind}
+}
+
+// replace returns the next step that replaces the outdated pods.
+func (r *Row) replace() string {
+	if name, isPod := strings.CutPrefix(r.Workload, "pod/"); isPod {
+		return (&topOwner{}).replace(r.Namespace, name)
+	}
+	return r.owner.replace(r.Namespace, "")
 }
 
 // count adds one pod.

@@ -24,6 +24,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
 	"github.com/lanyard-dev/lanyard/internal/finding"
+	"github.com/lanyard-dev/lanyard/internal/texts"
 	"github.com/lanyard-dev/lanyard/pkg/mutate/injected"
 )
 
@@ -127,14 +128,18 @@ type statusResult struct {
 	stale      bool
 	// titled reports whether the header was printed.
 	titled bool
-	// restarts reports whether a restart replaces outdated pods, in the namespace first or in
-	// others.
-	restarts bool
-	first    *Row // with outdated pods
-	// noGuard is the Row.NoGuard of the workloads.
+	// restarted and left are the outdated pods that a restart replaces, and the others.
+	restarted, left outdated
+	// noGuard is the Row.GuardProblem of the workloads that are not guarded despite the label.
 	noGuard string
 	// local contains the namespaces whose pods were evaluated here, by the reason.
 	local map[string][]string
+}
+
+// outdated are pods that must be replaced.
+type outdated struct {
+	pods  int
+	first *Row
 }
 
 // newStatusResult returns a result without rows.
@@ -151,11 +156,12 @@ func (r *statusResult) add(rows []Row, found []finding.Finding) {
 		for state, n := range row.States {
 			r.Summary.States[state] += n
 		}
-		if row.Outdated() > 0 {
-			r.first = cmp.Or(r.first, row)
-			if row.restarts() && !r.restarts {
-				r.first, r.restarts = row, true
+		if n := row.Outdated(); n > 0 {
+			of := &r.left
+			if row.owner.restarts() {
+				of = &r.restarted
 			}
+			of.pods, of.first = of.pods+n, cmp.Or(of.first, row)
 		}
 		if why := strings.TrimSuffix(row.Local, " in the namespace "+row.Namespace); why != "" {
 			r.local[why] = append(r.local[why], row.Namespace)
@@ -166,16 +172,12 @@ func (r *statusResult) add(rows []Row, found []finding.Finding) {
 			}
 		}
 		if !r.stale || row.Outdated() > 0 || row.Problem != "" {
-			r.Workloads, r.noGuard = append(r.Workloads, *row), cmp.Or(r.noGuard, row.NoGuard)
+			r.Workloads = append(r.Workloads, *row)
+			if row.Guard == cluster.GuardOff {
+				r.noGuard = cmp.Or(r.noGuard, row.GuardProblem)
+			}
 		}
 	}
-}
-
-// restarts reports whether a restart of the workload replaces its pods.
-func (r *Row) restarts() bool {
-	typeName, _, _ := strings.Cut(r.Workload, "/")
-	kind, known := cluster.ByName(typeName)
-	return known && kind.Restarts
 }
 
 // findings returns the findings about the pods of a row, except that they are outdated.
@@ -210,27 +212,25 @@ func (r *statusResult) conclude() {
 			Fix: "See: lanyard check",
 		})
 	}
-	if Outdated(r.Summary.States) > 0 {
-		r.Findings = append(r.Findings, r.outdated(""))
-	}
+	r.Findings = append(r.Findings, r.outdated("")...)
 }
 
-// outdated returns the finding that pods must be replaced. object limits the restart to the pods
+// outdated returns the findings that pods must be replaced. object limits the restart to the pods
 // of an object, unless it is empty.
-func (r *statusResult) outdated(object string) finding.Finding {
-	n := Outdated(r.Summary.States)
-	f := finding.Finding{
-		Status: finding.Warning, About: "pods", Reason: "outdated", Text: fmt.Sprintf("%d pods must be replaced", n),
-		Fix: fmt.Sprintf("No restart does that. See: lanyard explain %s --namespace %s", r.first.Workload, r.first.Namespace),
+func (r *statusResult) outdated(object string) (found []finding.Finding) {
+	add := func(of outdated, format string, args ...any) {
+		found = append(found, finding.Finding{
+			Status: finding.Warning, About: "pods", Reason: "outdated", Text: texts.Count(of.pods, "pod") + " must be replaced", Fix: fmt.Sprintf(format, args...),
+		})
 	}
-	if n == 1 {
-		f.Text = "1 pod must be replaced"
-	}
-	if r.restarts {
+	if first := r.restarted.first; first != nil {
 		status := strings.TrimSpace("lanyard status " + object)
-		f.Fix = fmt.Sprintf("Restart their workloads: kubectl rollout restart $(%[2]s --stale -o name -n %[1]s) -n %[1]s", r.first.Namespace, status)
+		add(r.restarted, "Restart their workloads: kubectl rollout restart $(%[2]s --stale -o name -n %[1]s) -n %[1]s", first.Namespace, status)
 	}
-	return f
+	if first := r.left.first; first != nil {
+		add(r.left, "No restart does that. See: lanyard explain %s --namespace %s", first.Workload, first.Namespace)
+	}
+	return found
 }
 
 // namespaces formats a list of namespaces. It returns "" if the command is limited to one namespace.
@@ -253,7 +253,7 @@ func (r *statusResult) err() error {
 	case r.stale && Outdated(r.Summary.States) > 0, found[finding.Failed] > 0:
 		return command.ErrFound
 	case found[finding.Skipped]+unknown > 0:
-		return fmt.Errorf("%w: %d parts could not be read or compared, %d pods unknown. The reasons are in the output", errIncomplete, found[finding.Skipped], unknown)
+		return fmt.Errorf("%w: %s could not be read or compared, %s unknown. The reasons are in the output", errIncomplete, texts.Count(found[finding.Skipped], "part"), texts.Count(unknown, "pod"))
 	}
 	return nil
 }
@@ -264,7 +264,7 @@ func (r *statusResult) Names() []string {
 	var names []string
 	for i := range r.Workloads {
 		row := &r.Workloads[i]
-		if row.Workload != "" && !slices.Contains(names, row.Workload) && (!r.stale || row.restarts() && row.Outdated() > 0) {
+		if row.Workload != "" && !slices.Contains(names, row.Workload) && (!r.stale || row.owner.restarts() && row.Outdated() > 0) {
 			names = append(names, row.Workload)
 		}
 	}
@@ -326,11 +326,7 @@ func (s *summary) counts() string {
 
 // String formats the counts.
 func (s *summary) String() string {
-	pods := "pods"
-	if s.Pods == 1 {
-		pods = "pod"
-	}
-	return fmt.Sprintf("%d %s: %s", s.Pods, pods, s.counts())
+	return texts.Count(s.Pods, "pod") + ": " + s.counts()
 }
 
 // notInstalled is the finding about a cluster without an installation.
@@ -386,8 +382,8 @@ func (k *statusCommand) noteFindings(r *statusResult) {
 		}
 	}
 	for i := range r.Workloads {
-		if row := &r.Workloads[i]; k.stale && row.Outdated() > 0 && !row.restarts() {
-			k.Note("warning: no restart replaces the pods of %s: see lanyard explain %s --namespace %s", row.Workload, row.Workload, row.Namespace)
+		if row := &r.Workloads[i]; k.stale && row.Outdated() > 0 && !row.owner.restarts() {
+			k.Note("warning: no restart replaces the pods of %s\n%s", row.Workload, row.replace())
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -123,7 +124,7 @@ func TestPodsAreCountedByWorkload(t *testing.T) {
 		row("statefulset/db", 1, map[injected.State]int{injected.Current: 1}),
 	}
 	got := n.Rows()
-	if diff := cmp.Diff(want, got); diff != "" {
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(Row{})); diff != "" {
 		t.Errorf("rows (-want +got):\n%s", diff)
 	}
 	for i, outdated := range []int{2, 1, 0} {

@@ -6,9 +6,15 @@ package admission
 import (
 	"bytes"
 	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
 	"net/netip"
+	"time"
 
 	"github.com/lanyard-dev/lanyard/internal/webhook/bounds"
+	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
 )
 
 // The limits of a Budget. A test in bounds adds them up.
@@ -51,6 +57,9 @@ func DecisionBytes(body []byte) int {
 	}
 	return otherBytes + copiesOfText*min(len(body), maxCopiedBytes) + elementBytes*elements
 }
+
+// errOverloaded is returned if a request does not get memory in time.
+var errOverloaded = &reason.Fault{Reason: reason.Overloaded, Err: errors.New("too many other requests; try again")}
 
 // Budget limits the memory and the log lines of all requests of a process: its handlers
 // share one.
@@ -120,4 +129,70 @@ func (s *share) release() {
 	for _, c := range []*bounds.Claim{&s.body, &s.decision, &s.response} {
 		c.Keep(0)
 	}
+}
+
+// readBody reads the body. Its error is a *statusError or errOverloaded.
+func (h *Handler[T]) readBody(ctx context.Context, m *memory[T], s *share, w http.ResponseWriter, r *http.Request) error {
+	connection := http.NewResponseController(w)
+	until, _ := ctx.Deadline()
+	readBy := time.Now().Add(bodyTimeout)
+	if until.Before(readBy) {
+		readBy = until
+	}
+	_ = connection.SetReadDeadline(readBy)
+	s.body = s.budget.bodies.Claim(s.client)
+	grow := func(buffer []byte, capacity int) ([]byte, error) {
+		if capacity > usualBodyBytes {
+			first := cap(buffer) <= usualBodyBytes
+			if err := takeUntil(ctx, &s.body, int64(capacity), readBy); err != nil {
+				return buffer, err
+			}
+			if first {
+				s.body.StartIdle(func() { _ = connection.SetReadDeadline(time.Unix(0, 1)) })
+			}
+		}
+		grown := append(make([]byte, 0, capacity), buffer...)
+		s.body.Keep(int64(capacity)) // without the shorter buffer
+		return grown, nil
+	}
+	var err error
+	m.body, err = readAll(m.body[:0], r.Body, int(r.ContentLength), grow)
+	if s.body.EndIdle() {
+		return errOverloaded
+	}
+	if err == nil {
+		// The server reads on, to notice a client that disconnects.
+		_ = connection.SetReadDeadline(until)
+	}
+	return err
+}
+
+// takeUntil is claim.Take with a deadline.
+func takeUntil(ctx context.Context, claim *bounds.Claim, bytes int64, deadline time.Time) error {
+	ctx, cancel := context.WithDeadline(ctx, deadline)
+	defer cancel()
+	return claim.Take(ctx, bytes)
+}
+
+// readAll appends a body of this length to buffer. The buffer grows as the body arrives: a
+// client must send half of the body before the buffer is as large as the whole.
+func readAll(buffer []byte, body io.Reader, length int, grow func(buffer []byte, capacity int) ([]byte, error)) ([]byte, error) {
+	for len(buffer) < length {
+		var err error
+		if len(buffer) == cap(buffer) {
+			if buffer, err = grow(buffer, min(max(2*len(buffer), usualBodyBytes), length)); err != nil {
+				return buffer, err
+			}
+		}
+		n, err := body.Read(buffer[len(buffer):min(cap(buffer), length)])
+		buffer = buffer[:len(buffer)+n]
+		switch {
+		case len(buffer) == length, err == nil:
+		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+			return buffer, badRequest(errors.New("got a body that is shorter than its Content-Length"))
+		default:
+			return buffer, badRequest(fmt.Errorf("read body: %w", err))
+		}
+	}
+	return buffer, nil
 }

@@ -9,9 +9,11 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"mime"
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/lanyard-dev/lanyard/internal/rawjson"
@@ -35,6 +37,66 @@ const (
 	// maxMessageBytes limits a message. A message repeats annotations.
 	maxMessageBytes = 16 << 10
 )
+
+// MaxBodyBytes limits an AdmissionReview. The API server accepts objects of up to 3 MiB, and
+// the review of an update contains two.
+const MaxBodyBytes = 7 << 20
+
+// Time limits of one request.
+const (
+	// defaultTimeout is the API server's default of timeoutSeconds.
+	defaultTimeout = 10 * time.Second
+	// minTimeout and maxTimeout are the bounds of timeoutSeconds. A caller with a shorter
+	// timeout could cause more work than it has connections.
+	minTimeout, maxTimeout = time.Second, 30 * time.Second
+	// bodyTimeout limits reading a body, and writeTimeout writing a response. API servers
+	// send and read without delay.
+	bodyTimeout, writeTimeout = 2 * time.Second, 2 * time.Second
+)
+
+// statusError is returned for a request that is not an AdmissionReview. code is the HTTP status of
+// the response.
+type statusError struct {
+	code int
+	err  error
+}
+
+func (e *statusError) Error() string { return e.err.Error() }
+func (e *statusError) Unwrap() error { return e.err }
+
+// badRequest returns the error for a malformed request.
+func badRequest(err error) error { return &statusError{http.StatusBadRequest, err} }
+
+// checkRequest checks the request without its body.
+func checkRequest(r *http.Request) error {
+	if r.Method != http.MethodPost {
+		return &statusError{http.StatusMethodNotAllowed, fmt.Errorf("got method %s, want POST", texts.Cut(r.Method, texts.MaxShown))}
+	}
+	contentType := r.Header.Get("Content-Type")
+	if mediaType, _, err := mime.ParseMediaType(contentType); err != nil || mediaType != "application/json" {
+		return &statusError{http.StatusUnsupportedMediaType, fmt.Errorf("got Content-Type %q, want application/json", texts.Cut(contentType, texts.MaxShown))}
+	}
+	if r.ContentLength < 0 {
+		return &statusError{http.StatusLengthRequired, errors.New("got no Content-Length, want one")}
+	}
+	if r.ContentLength > MaxBodyBytes {
+		return &statusError{http.StatusRequestEntityTooLarge, fmt.Errorf("got a body of more than %d bytes", MaxBodyBytes)}
+	}
+	return nil
+}
+
+// requestTimeout returns how long the API server waits, from the query parameter timeout.
+func requestTimeout(r *http.Request) (time.Duration, error) {
+	value := r.URL.Query().Get("timeout")
+	if value == "" {
+		return defaultTimeout, nil
+	}
+	timeout, err := time.ParseDuration(value)
+	if err != nil || timeout <= 0 {
+		return 0, badRequest(fmt.Errorf("query parameter timeout: got %q, want a positive duration such as 10s", texts.Cut(value, texts.MaxShown)))
+	}
+	return min(max(timeout, minTimeout), maxTimeout), nil
+}
 
 // Attributes identify the object and the operation of a request. Each is truncated to
 // texts.MaxName, because the API server has not validated the name yet.

@@ -67,5 +67,5 @@ const (
 	HandshakeTimeout = 2 * time.Second
 )
 
-// CacheBytes returns the part of GOMEMLIMIT for cached ServiceAccounts.
+// CacheBytes returns the part of GOMEMLIMIT for cached ServiceAccounts and Namespaces.
 func CacheBytes(memory int64) int64 { return memory / 5 }

@@ -40,7 +40,7 @@ func stages(memory int64) []stage {
 	const connection = usedBytes + UsualBody
 	return []stage{
 		{"without a caller", "", 1, idleBytes},
-		{"ServiceAccounts", "metadatacache.Options.MaxTotalBytes", 1, CacheBytes(memory)},
+		{"ServiceAccounts and Namespaces", "metadatacache.DefaultBytes", 1, CacheBytes(memory)},
 		{"before the first request: the handshake and a header", "Connections.Fresh, FirstBytes, HandshakeTimeout", Reviews.Fresh, FreshBytes},
 		{"between requests, and with a usual body", "Connections.Open", Reviews.Open - Reviews.Fresh, connection},
 		{"after the connection was closed", "Connections.Ending, the request's context", Reviews.Ending, connection},

@@ -26,11 +26,9 @@ import (
 	"k8s.io/client-go/metadata"
 
 	"github.com/lanyard-dev/lanyard/internal/settings"
-	"github.com/lanyard-dev/lanyard/internal/webhook/admission"
 	"github.com/lanyard-dev/lanyard/internal/webhook/bounds"
 	"github.com/lanyard-dev/lanyard/internal/webhook/httpserver"
 	"github.com/lanyard-dev/lanyard/internal/webhook/injector"
-	"github.com/lanyard-dev/lanyard/internal/webhook/metadatacache"
 	"github.com/lanyard-dev/lanyard/internal/webhook/metrics"
 	"github.com/lanyard-dev/lanyard/test/support/hostile"
 	"github.com/lanyard-dev/lanyard/test/support/memnet"
@@ -132,14 +130,12 @@ func reviews(t *testing.T, f *fleet) http.Handler {
 		t.Fatal(err)
 	}
 	client := apiServer{reads: &f.reads}
-	accounts := metadatacache.New(injector.ServiceAccountCacheOptions(client))
-	namespaces := metadatacache.New(injector.NamespaceCacheOptions(client))
 	recorder, err := metrics.New(prometheus.NewRegistry())
 	if err != nil {
 		t.Fatal(err)
 	}
-	config := injector.Config{Settings: s, ServiceAccounts: accounts, Namespaces: namespaces}
-	return injector.Handlers(config, accounts, admission.NewBudget(), recorder, logr.Discard())[injector.MutatePodPath]
+	caches := injector.NewCaches(client, client, nil, logr.Discard())
+	return injector.New(caches, recorder, logr.Discard()).Handlers(s)[injector.MutatePodPath]
 }
 
 // texts returns a handler with responses as long as those of the metrics.

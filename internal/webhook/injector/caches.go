@@ -5,15 +5,12 @@ package injector
 
 import (
 	"fmt"
-	"math"
-	"runtime/debug"
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 
-	"github.com/lanyard-dev/lanyard/internal/webhook/bounds"
 	"github.com/lanyard-dev/lanyard/internal/webhook/metadatacache"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
@@ -21,8 +18,8 @@ import (
 // Caches contain the objects of the cluster that the handlers read. The caller starts them.
 type Caches struct{ ServiceAccounts, Namespaces *metadatacache.Cache }
 
-// NewCaches returns the caches of a cluster. recorder counts the lookups of ServiceAccounts.
-func NewCaches(config *rest.Config, recorder metadatacache.Recorder, log logr.Logger) (Caches, error) {
+// Connect returns the caches of a cluster, as NewCaches does.
+func Connect(config *rest.Config, recorder metadatacache.Recorder, log logr.Logger) (Caches, error) {
 	config = rest.CopyConfig(config)
 	config.QPS, config.RateLimiter = -1, nil // a limit would delay pods; the API server limits requests by priority and fairness
 	client, err := metadata.NewForConfig(config)
@@ -33,44 +30,24 @@ func NewCaches(config *rest.Config, recorder metadatacache.Recorder, log logr.Lo
 	if err != nil {
 		return Caches{}, fmt.Errorf("create Kubernetes client: %w", err)
 	}
-	create := func(o metadatacache.Options, limit int64) *metadatacache.Cache {
-		o.Reads, o.MaxTotalBytes, o.Logger = reads, limit, log.WithName(o.Resource.Resource)
-		return metadatacache.New(o)
+	return NewCaches(client, reads, recorder, log), nil
+}
+
+// NewCaches returns caches of the parts of objects that the handlers read. client lists and
+// watches, reads makes the live reads, and recorder counts the lookups of ServiceAccounts.
+func NewCaches(client, reads metadata.Interface, recorder metadatacache.Recorder, log logr.Logger) Caches {
+	create := func(resource, label string, maxBytes int, limit int64, recorder metadatacache.Recorder) *metadatacache.Cache {
+		return metadatacache.New(metadatacache.Options{
+			Client: client, Reads: reads, Resource: schema.GroupVersionResource{Version: "v1", Resource: resource},
+			Label: label, MaxBytes: maxBytes, MaxTotalBytes: limit, Recorder: recorder, Logger: log.WithName(resource),
+		})
 	}
-	serviceAccounts := ServiceAccountCacheOptions(client)
-	serviceAccounts.Recorder = recorder
 	// 100,000 ServiceAccounts, of which 10,000 are annotated, take about 20 MiB. Namespaces are
 	// few.
-	limit := cacheBytes()
-	return Caches{create(serviceAccounts, limit), create(NamespaceCacheOptions(client), limit/4)}, nil
-}
-
-// cacheBytes returns the memory limit for cached ServiceAccounts: a part of GOMEMLIMIT, which
-// the chart sets.
-func cacheBytes() int64 {
-	if limit := debug.SetMemoryLimit(-1); limit < math.MaxInt64 {
-		return bounds.CacheBytes(limit)
-	}
-	return 32 << 20
-}
-
-// ServiceAccountCacheOptions returns the options of a cache that keeps the parts
-// of ServiceAccounts that the handlers read. The caller may add limits and a recorder.
-func ServiceAccountCacheOptions(client metadata.Interface) metadatacache.Options {
-	return metadatacache.Options{
-		Client:   client,
-		Resource: schema.GroupVersionResource{Version: "v1", Resource: "serviceaccounts"},
-		Label:    annotations.IdentityLabel,
-		MaxBytes: annotations.MaxKeptBytes,
-	}
-}
-
-// NamespaceCacheOptions is like ServiceAccountCacheOptions for namespaces.
-func NamespaceCacheOptions(client metadata.Interface) metadatacache.Options {
-	return metadatacache.Options{
-		Client:   client,
-		Resource: schema.GroupVersionResource{Version: "v1", Resource: "namespaces"},
-		Label:    annotations.Inject,
-		MaxBytes: annotations.MaxNamespaceBytes,
+	total := metadatacache.DefaultBytes()
+	namespaces := total / 8
+	return Caches{
+		ServiceAccounts: create("serviceaccounts", annotations.IdentityLabel, annotations.MaxKeptBytes, total-namespaces, recorder),
+		Namespaces:      create("namespaces", annotations.Inject, annotations.MaxNamespaceBytes, namespaces, nil),
 	}
 }

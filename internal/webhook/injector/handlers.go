@@ -9,6 +9,7 @@ import (
 	"github.com/go-logr/logr"
 
 	"github.com/lanyard-dev/lanyard/internal/webhook/admission"
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
 // The paths of the webhooks.
@@ -27,14 +28,29 @@ type Recorder interface {
 	InjectionRecorder
 }
 
-// Handlers returns the handlers of all webhooks by their paths. The requests share
-// the memory of budget.
-func Handlers(config Config, invalidator Invalidator, budget *admission.Budget, recorder Recorder, log logr.Logger) map[string]http.Handler {
+// Webhooks are the webhooks of a cluster. Make them with New.
+type Webhooks struct {
+	Caches
+
+	budget   *admission.Budget
+	recorder Recorder
+	log      logr.Logger
+}
+
+// New returns the webhooks of the cluster with these caches.
+func New(caches Caches, recorder Recorder, log logr.Logger) *Webhooks {
+	return &Webhooks{caches, admission.NewBudget(), recorder, log}
+}
+
+// Handlers returns the handlers of all webhooks by their paths. The requests of all calls
+// share the limits of one budget.
+func (w *Webhooks) Handlers(s *annotations.Settings) map[string]http.Handler {
+	config := Config{Settings: s, ServiceAccounts: w.ServiceAccounts, Namespaces: w.Namespaces}
 	return map[string]http.Handler{
-		MutatePodPath: admission.NewHandler(&PodMutator{Config: config, Recorder: recorder}, budget, recorder, log),
+		MutatePodPath: admission.NewHandler(&PodMutator{Config: config, Recorder: w.recorder}, w.budget, w.recorder, w.log),
 		MutateServiceAccountPath: admission.NewHandler(
-			&ServiceAccountMutator{Settings: config.Settings, Invalidator: invalidator}, budget, recorder, log),
+			&ServiceAccountMutator{Settings: s, Invalidator: w.ServiceAccounts}, w.budget, w.recorder, w.log),
 		ValidateServiceAccountPath: admission.NewHandler(
-			&ServiceAccountValidator{Config: config, Invalidator: invalidator}, budget, recorder, log),
+			&ServiceAccountValidator{Config: config, Invalidator: w.ServiceAccounts}, w.budget, w.recorder, w.log),
 	}
 }

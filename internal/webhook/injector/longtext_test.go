@@ -90,7 +90,14 @@ func handlersFor(t *testing.T, account map[string]string, log logr.Logger) map[s
 	t.Helper()
 	pods, _ := newPods(t, account)
 	pods.Peers = peer.Names()
-	return injector.Handlers(pods.Config, new(invalidated), admission.NewBudget(), uncounted{}, log)
+	budget, recorder, invalidator := admission.NewBudget(), uncounted{}, new(invalidated)
+	return map[string]http.Handler{
+		injector.MutatePodPath: admission.NewHandler(pods, budget, recorder, log),
+		injector.MutateServiceAccountPath: admission.NewHandler(
+			&injector.ServiceAccountMutator{Settings: pods.Settings, Invalidator: invalidator}, budget, recorder, log),
+		injector.ValidateServiceAccountPath: admission.NewHandler(
+			&injector.ServiceAccountValidator{Config: pods.Config, Invalidator: invalidator}, budget, recorder, log),
+	}
 }
 
 var stringToken = regexp.MustCompile(`"[^"]*"`)

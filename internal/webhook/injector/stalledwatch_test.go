@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
@@ -42,7 +43,8 @@ func newStalled(t *testing.T, values, labels map[string]string) *stalled {
 	t.Helper()
 	server := metadataapi.New(t, true, meta(values, labels))
 	pods, _ := newPods(t, nil)
-	cache := metadatacache.New(injector.ServiceAccountCacheOptions(server.ClientInBubble()))
+	client := server.ClientInBubble()
+	cache := injector.NewCaches(client, client, nil, logr.Discard()).ServiceAccounts
 	go func() { _ = cache.Start(t.Context()) }()
 	synctest.Wait()
 	if !cache.HasSynced() {

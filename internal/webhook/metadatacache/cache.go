@@ -10,6 +10,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"math"
 	"runtime/debug"
 	"strings"
 	"sync"
@@ -58,6 +59,15 @@ type Options struct {
 	Recorder Recorder
 	// Logger logs messages of the watch. The zero value discards them.
 	Logger logr.Logger
+}
+
+// DefaultBytes returns the memory for the objects of all caches of a program: a part of
+// GOMEMLIMIT, which the chart sets.
+func DefaultBytes() int64 {
+	if limit := debug.SetMemoryLimit(-1); limit < math.MaxInt64 {
+		return bounds.CacheBytes(limit)
+	}
+	return 32 << 20
 }
 
 // Cache returns the Lanyard annotations of the objects of one resource. Start

@@ -42,7 +42,7 @@ const (
 	Unknown State = "unknown"
 )
 
-// Comparison is the result of Compare.
+// Comparison is the result of Comparer.Compare.
 type Comparison struct {
 	State State
 	// Decision is the decision about a new pod with the fields of the running one, without its
@@ -55,6 +55,17 @@ type Comparison struct {
 	Differences []Difference
 }
 
+// Comparer compares pods of one ServiceAccount with new ones. It must not be used concurrently.
+type Comparer struct {
+	settings *annotations.Settings
+	inject   func(p, old *pod.Pod) (*mutate.Decision, error)
+}
+
+// NewComparer returns a Comparer. The parameters are those of mutate.Decide, and must not change.
+func NewComparer(s *annotations.Settings, serviceAccount, namespace *annotations.Object) *Comparer {
+	return &Comparer{s, mutate.Injector(s, serviceAccount, namespace)}
+}
+
 // Compare compares a running pod, as JSON, with a new one: it removes what Lanyard injected,
 // decides about the rest, and compares the pod that results. The State is never Excluded,
 // because a pod does not show whether Lanyard is called for it.
@@ -64,22 +75,6 @@ type Comparison struct {
 // have the same annotations as when the pod was created: then such a variable is the container's
 // own. Otherwise it counts as Lanyard's, unless another container has the current value. Compare
 // returns an error only if the JSON is not a pod.
-func Compare(s *annotations.Settings, serviceAccount, namespace *annotations.Object, pod []byte, unchanged bool) (Comparison, error) {
-	return NewComparer(s, serviceAccount, namespace).Compare(pod, unchanged)
-}
-
-// Comparer compares many pods of one ServiceAccount. It must not be used concurrently.
-type Comparer struct {
-	settings *annotations.Settings
-	inject   func(p, old *pod.Pod) (*mutate.Decision, error)
-}
-
-// NewComparer returns a Comparer. The parameters are those of Compare, and must not change.
-func NewComparer(s *annotations.Settings, serviceAccount, namespace *annotations.Object) *Comparer {
-	return &Comparer{s, mutate.Injector(s, serviceAccount, namespace)}
-}
-
-// Compare is the function Compare.
 func (c *Comparer) Compare(pod []byte, unchanged bool) (Comparison, error) {
 	running, err := Read(json.RawMessage(pod), c.settings)
 	if err != nil {

@@ -4,6 +4,7 @@
 package injected_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"maps"
 	"strings"
@@ -74,7 +75,7 @@ func inject(t testing.TB, s *annotations.Settings, serviceAccount *annotations.O
 
 func compare(t testing.TB, s *annotations.Settings, serviceAccount *annotations.Object, pod string, unchanged bool) injected.State {
 	t.Helper()
-	got, err := injected.Compare(s, serviceAccount, nil, []byte(pod), unchanged)
+	got, err := injected.NewComparer(s, serviceAccount, nil).Compare([]byte(pod), unchanged)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,6 +145,9 @@ func TestARunningPodIsComparedWithANewOne(t *testing.T) {
 		"the name of the pod, set by the container": {withEnv(`{"name":"AWS_ROLE_SESSION_NAME","valueFrom":{"fieldRef":{"fieldPath":"metadata.name"}}}`), podName, nil, injected.Current, ""},
 		"a copy of the token":                       {plain, aws, map[string]string{"aws-token-path": "/var/run/secrets/a/token"}, injected.Stale, ""},
 		"a copy of the token no more":               {plain, map[string]string{"aws-role-arn": role, "aws-token-path": "/var/run/secrets/a/token"}, map[string]string{"aws-token-path": ""}, injected.Stale, ""},
+		"another file of the copy": {
+			plain, map[string]string{"aws-role-arn": role, "aws-token-path": "/var/run/secrets/a/token"}, map[string]string{"aws-token-path": "/var/run/secrets/a/token2"}, injected.Stale, "",
+		},
 		"a copy, and the volume's name is taken": {
 			with("", `,"volumes":[{"name":"aws-iam-token"}]`, ""), aws, map[string]string{"aws-token-path": "/var/run/secrets/a/token"}, injected.Current, "",
 		},
@@ -240,7 +244,7 @@ func TestPodsThatWereNotInjected(t *testing.T) {
 	if _, err := injected.Read(map[string]any{"spec": 1}, s); err == nil {
 		t.Error("got no error for a spec that is a number")
 	}
-	if _, err := injected.Compare(s, account(aws), nil, []byte(`{"spec":1}`), false); err == nil {
+	if _, err := injected.NewComparer(s, account(aws), nil).Compare([]byte(`{"spec":1}`), false); err == nil {
 		t.Error("got no error for a spec that is a number")
 	}
 }
@@ -249,15 +253,17 @@ func TestPodsThatWereNotInjected(t *testing.T) {
 func TestARunningPodAgainstThePodOfTheCluster(t *testing.T) {
 	t.Parallel()
 	s := newSettings(t)
-	read := func(values ...map[string]string) *injected.Pod {
-		pod, _ := inject(t, s, account(values...), plain, "")
+	readInto := func(pod string, values ...map[string]string) *injected.Pod {
+		pod, _ = inject(t, s, account(values...), pod, "")
 		read, err := injected.Read(json.RawMessage(pod), s)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return read
 	}
+	read := func(values ...map[string]string) *injected.Pod { return readInto(plain, values...) }
 	none := read()
+	another := with("", `,"volumes":[{"name":"bound-sa-token","emptyDir":{}}]`, "")
 	for sentence, test := range map[string]struct {
 		running, fresh *injected.Pod
 		want           injected.State
@@ -267,6 +273,7 @@ func TestARunningPodAgainstThePodOfTheCluster(t *testing.T) {
 		"a new pod gets more":  {none, read(aws), injected.Without},
 		"a new pod gets less":  {read(aws), none, injected.Stale},
 		"neither has anything": {none, none, injected.Unknown},
+		"the same tokens in a volume with the other name": {read(aws), readInto(another, aws), injected.Current},
 	} {
 		if got := test.running.Against(test.fresh).State; got != test.want {
 			t.Errorf("%s: got %s, want %s", sentence, got, test.want)
@@ -363,11 +370,11 @@ func TestRemoveKeepsOtherFields(t *testing.T) {
 func TestAPodThatExceedsTheLimitsIsReadBack(t *testing.T) {
 	t.Parallel()
 	pod := `{"metadata":{"name":"a"},"spec":{"serviceAccountName":"app","containers":[{"name":"c"}` + strings.Repeat(`,{"name":"c"}`, 600) + `]}}`
-	got, err := injected.Compare(newSettings(t), account(aws), nil, []byte(pod), true)
+	got, err := injected.NewComparer(newSettings(t), account(aws), nil).Compare([]byte(pod), true)
 	if err != nil || got.State != injected.Unknown || got.Denial == nil || got.Denial.Reason != reason.TooLarge {
 		t.Errorf("got %s with %v and error %v, want %s with %s", got.State, got.Denial, err, injected.Unknown, reason.TooLarge)
 	}
-	if got, err := injected.Compare(newSettings(t), account(), nil, []byte(pod), true); err != nil || got.State != injected.None {
+	if got, err := injected.NewComparer(newSettings(t), account(), nil).Compare([]byte(pod), true); err != nil || got.State != injected.None {
 		t.Errorf("without an identity: got %s and error %v, want %s", got.State, err, injected.None)
 	}
 }
@@ -397,6 +404,175 @@ func TestTheContainerThatVerifies(t *testing.T) {
 		list, _ := spec["initContainers"].([]any)
 		if kept := original == own; len(list) == 1 != kept {
 			t.Errorf("got init containers %v after the removal from %s", list, pod)
+		}
+	}
+}
+
+// Programs format JSON in their own way.
+func TestTheFormatOfTheJSONDoesNotMatter(t *testing.T) {
+	t.Parallel()
+	s := newSettings(t)
+	pod, _ := inject(t, s, account(podName), strings.Replace(plain, `"a"`, `"pod"`, 1), "")
+	var indented bytes.Buffer
+	if err := json.Indent(&indented, []byte(pod), "", "  "); err != nil {
+		t.Fatal(err)
+	}
+	for _, unchanged := range []bool{false, true} {
+		if got := compare(t, s, account(podName), indented.String(), unchanged); got != injected.Current {
+			t.Errorf("got %s, want %s: %s", got, injected.Current, &indented)
+		}
+	}
+}
+
+// A token alone gives a container no variable that shows its path.
+func TestAnotherTokenMountPathMakesAPodStale(t *testing.T) {
+	t.Parallel()
+	s := newSettings(t)
+	pod, _ := inject(t, s, account(tokens), plain, "")
+	moved := newSettings(t)
+	moved.TokenMountPath = "/var/run/secrets/moved"
+	for settings, want := range map[*annotations.Settings]injected.State{s: injected.Current, moved: injected.Stale} {
+		if got := compare(t, settings, account(tokens), pod, false); got != want {
+			t.Errorf("at %s: got %s, want %s: %s", settings.TokenMountPath, got, want, pod)
+		}
+	}
+}
+
+// The copy is mounted into all containers.
+func TestAContainerThatLacksTheCopyOfTheTokenIsStale(t *testing.T) {
+	t.Parallel()
+	s := newSettings(t)
+	serviceAccount := account(aws, map[string]string{"aws-token-path": "/var/run/secrets/a/token"})
+	pod, _ := inject(t, s, serviceAccount, with("", "", `},{"name":"second"`), "")
+	const mount = `,{"name":"aws-iam-token","readOnly":true,"mountPath":"/var/run/secrets/a"}`
+	at := strings.LastIndex(pod, mount)
+	if at < 0 {
+		t.Fatalf("got %s, want the mount %s", pod, mount)
+	}
+	if got := compare(t, s, serviceAccount, pod[:at]+pod[at+len(mount):], false); got != injected.Stale {
+		t.Errorf("got %s, want %s", got, injected.Stale)
+	}
+}
+
+// The kubelet expands $(NAME) in values, and turns $$ into $.
+func TestADollarInAValueIsReadBack(t *testing.T) {
+	t.Parallel()
+	s, err := settings.Load([]byte(`
+providers:
+- name: example
+  audience: example.com
+  parameters: [{name: user, required: true, pattern: '[a-z$]+', message: 'must be a name', example: a}]
+  environment: [{name: EXAMPLE_USER, value: '{user}'}, {name: EXAMPLE_TOKEN, value: '{token-file}', credential: true}]
+`), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod, _ := inject(t, s, account(map[string]string{"example-user": "a$b"}), plain, "")
+	if !strings.Contains(pod, `"a$$b"`) {
+		t.Fatalf("got %s, want an escaped dollar", pod)
+	}
+	for user, want := range map[string]injected.State{"a$b": injected.Current, "a$c": injected.Stale} {
+		if got := compare(t, s, account(map[string]string{"example-user": user}), pod, false); got != want {
+			t.Errorf("%s: got %s, want %s", user, got, want)
+		}
+	}
+}
+
+// A volume is Lanyard's only with the name and the form that Lanyard gives it.
+func TestRemoveKeepsTheVolumesOfOthers(t *testing.T) {
+	t.Parallel()
+	s := newSettings(t)
+	const (
+		token  = `{"serviceAccountToken":{"audience":"sts.amazonaws.com","expirationSeconds":86400,"path":"aws/token"}}`
+		copied = `{"name":"aws-iam-token","projected":{"sources":[{"serviceAccountToken":{"audience":"sts.amazonaws.com","path":"token"}}]}}`
+	)
+	projected := func(mode, sources string) string {
+		return `{"name":"bound-sa-token","projected":{"defaultMode":` + mode + `,"sources":[` + sources + `]}}`
+	}
+	own := projected("420", token)
+	for sentence, test := range map[string]struct {
+		volumes string
+		kept    []string
+	}{
+		"the token":                    {own, nil},
+		"the token and its copy":       {own + "," + copied, nil},
+		"another source than a token":  {`{"name":"bound-sa-token","emptyDir":{}}`, []string{"bound-sa-token"}},
+		"another mode":                 {projected("256", token), []string{"bound-sa-token"}},
+		"another token beside it":      {projected("420", token+`,{"serviceAccountToken":{"audience":"x","path":"x"}}`), []string{"bound-sa-token"}},
+		"another file beside it":       {projected("420", token+`,{"downwardAPI":{"items":[{"path":"labels","fieldRef":{"fieldPath":"metadata.labels"}}]}}`), []string{"bound-sa-token"}},
+		"a ConfigMap beside it":        {projected("420", token+`,{"configMap":{"name":"ca"}}`), []string{"bound-sa-token"}},
+		"the copy before it":           {copied + "," + own, []string{"aws-iam-token"}},
+		"a copy in a volume of others": {own + "," + strings.Replace(copied, "aws-iam-token", "own", 1), []string{"own"}},
+		"a copy beside something else": {own + "," + strings.Replace(copied, `"sources":[`, `"sources":[{"secret":{"name":"s"}},`, 1), []string{"aws-iam-token"}},
+		"a copy for another audience":  {own + "," + strings.Replace(copied, "sts.amazonaws.com", "x", 1), []string{"aws-iam-token"}},
+		"the other name before it": {
+			strings.Replace(own, "bound-sa-token", "lanyard-bound-sa-token", 1) + `,{"name":"bound-sa-token","emptyDir":{}}`, []string{"bound-sa-token"},
+		},
+		"the same tokens in a volume of others": {own + "," + strings.Replace(own, "bound-sa-token", "own", 1), []string{"own"}},
+		"a volume without tokens":               {own + `,{"name":"own","emptyDir":{}}`, []string{"own"}},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			t.Parallel()
+			object := decode(t, []byte(`{"metadata":{"annotations":{"lanyard.dev/injected":"aws,azure"}},"spec":{"volumes":[`+test.volumes+`],"containers":[{"name":"main"}]}}`))
+			if err := injected.Remove(object, s, false); err != nil {
+				t.Fatal(err)
+			}
+			var kept []string
+			volumes, _ := object["spec"].(map[string]any)["volumes"].([]any)
+			for _, v := range volumes {
+				kept = append(kept, v.(map[string]any)["name"].(string))
+			}
+			if diff := cmp.Diff(test.kept, kept); diff != "" {
+				t.Errorf("volumes (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestReadFindsTheTokensAndTheKindsOfContainers(t *testing.T) {
+	t.Parallel()
+	s := newSettings(t)
+	pod, _ := inject(t, s, account(aws, azure), with("", `,"initContainers":[{"name":"init"}]`, ""), "")
+	read, err := injected.Read(json.RawMessage(strings.Replace(pod, `"spec":{`, `"spec":{"ephemeralContainers":[{"name":"debug"}],`, 1)), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for _, c := range read.Containers {
+		got[c.Name] = c.Kind
+	}
+	for _, token := range read.Tokens {
+		got[token.File] = token.Provider
+	}
+	want := map[string]string{
+		"init": injected.Init, "main": injected.Ordinary, "debug": injected.Ephemeral,
+		annotations.DefaultTokenMountPath + "/aws/token": "aws", annotations.DefaultTokenMountPath + "/azure/token": "azure",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("containers and tokens (-want +got):\n%s", diff)
+	}
+}
+
+func TestReadFindsTheProvidersOfAContainer(t *testing.T) {
+	t.Parallel()
+	s := newSettings(t)
+	for sentence, test := range map[string]struct {
+		pod  string
+		want []string
+	}{
+		"all":                               {plain, []string{"aws", "azure", "gcp"}},
+		"all, on Windows":                   {with("", `,"os":{"name":"windows"}`, ""), []string{"aws", "azure", "gcp"}},
+		"a token of its own":                {withEnv(set(tokenFile, "/own")), []string{"azure", "gcp"}},
+		"a path that only begins like it":   {withEnv(set(tokenFile, annotations.DefaultTokenMountPath+"2/aws/token")), []string{"azure", "gcp"}},
+		"its path in a variable of its own": {withEnv(set(tokenFile, "/own"), set("X", annotations.DefaultTokenMountPath+"/aws/token")), []string{"azure", "gcp"}},
+	} {
+		pod, _ := inject(t, s, account(aws, azure, google), test.pod, "")
+		read, err := injected.Read(json.RawMessage(pod), s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(test.want, read.Containers[0].Providers); diff != "" {
+			t.Errorf("%s: providers (-want +got):\n%s", sentence, diff)
 		}
 	}
 }

@@ -81,7 +81,7 @@ type Container struct {
 	Kind string
 	// TakesPart reports whether Lanyard's token volume is mounted.
 	TakesPart bool
-	// Providers are the providers whose variables point into the token volume.
+	// Providers are the providers whose variables point to Lanyard's files.
 	Providers []string
 	// Variables are all variables, the container's own and Lanyard's.
 	Variables []Variable
@@ -252,11 +252,13 @@ func (p *Pod) readContainer(read *pod.Container) {
 		for i := range p.Tokens {
 			p.Tokens[i].File = path.Join(mountPath, p.Tokens[i].Path)
 		}
-		c.Providers = pointingTo(c.Variables, p.definitions, mountPath)
 		at := mountedAt{mountPath, p.read.Windows, c.Tokens, c.Variables, p.Files}
 		definitions := slices.DeleteFunc(slices.Clone(p.definitions), func(d *annotations.Provider) bool { return !at.hasVariables(d) })
 		at.markInjected(definitions)
 		at.markAmbiguous(definitions)
+		for _, d := range definitions {
+			c.Providers = append(c.Providers, d.Name)
+		}
 	}
 	p.Containers = append(p.Containers, c)
 }
@@ -284,7 +286,7 @@ func slashes(file string) string {
 
 // Remove removes Lanyard's additions from the JSON object of a pod: marks, the label,
 // volumes, mounts and variables. It does not change a pod that Lanyard did not inject. A variable
-// that the container itself may have set, as in Compare, stays only if the annotations of the
+// that the container itself may have set, as in Comparer.Compare, stays only if the annotations of the
 // ServiceAccount are unchanged since the pod was created.
 func Remove(object map[string]any, s *annotations.Settings, unchanged bool) error {
 	p, err := Read(object, s)

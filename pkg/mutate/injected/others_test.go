@@ -45,6 +45,26 @@ func podWith(values map[string]string, tokens []mounted, variables ...string) *c
 	return pod
 }
 
+// fromSecret returns the pod with a variable from a Secret.
+func fromSecret(pod *corev1.Pod, name string) *corev1.Pod {
+	c := &pod.Spec.Containers[0]
+	c.Env = append(c.Env, corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{Key: "k"}}})
+	return pod
+}
+
+// withKey returns the pod with a container that has a key of Google in a file of its own.
+func withKey(pod *corev1.Pod) *corev1.Pod {
+	pod = pod.DeepCopy()
+	pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: "own", Env: []corev1.EnvVar{{Name: "GOOGLE_APPLICATION_CREDENTIALS", Value: "/keys/key.json"}}})
+	return pod
+}
+
+// onWindows returns the pod for Windows nodes.
+func onWindows(pod *corev1.Pod) *corev1.Pod {
+	pod.Spec.OS = &corev1.PodOS{Name: corev1.Windows}
+	return pod
+}
+
 func readPod(t testing.TB, s *annotations.Settings, pod *corev1.Pod) *injected.Pod {
 	t.Helper()
 	read, err := injected.Read(pod, s)
@@ -146,7 +166,12 @@ func TestAPodOfAnotherWebhookIsComparedByMeaning(t *testing.T) {
 			before, podWith(map[string]string{"lanyard.dev/injected": "aws", "lanyard.dev/aws-config": "x"}, copies, append(slices.Clone(variables), "AWS_CONFIG_FILE", ownPath+"/aws/config")...), injected.Stale,
 			[]injected.Difference{{Container: "main", Field: "AWS_CONFIG_FILE", Want: "a file of Lanyard"}},
 		},
-		"Google, without the container of the peer": {google, googleNew("sts.googleapis.com", gcpAccount, ownPath+"/gcp/credentials.json"), injected.Current, nil},
+		"a role from a Secret": {
+			fromSecret(podWith(nil, copies[1:], append([]string{tokenFile, eksPath + "/token"}, regions...)...), ownRole), podWith(byLanyard, copies, variables...), injected.Stale,
+			[]injected.Difference{{Container: "main", Field: "aws-role-arn", Got: "a value from elsewhere", Want: role}},
+		},
+		"Google, and a container with a key of its own": {withKey(google), withKey(googleNew("sts.googleapis.com", gcpAccount, ownPath+"/gcp/credentials.json")), injected.Current, nil},
+		"Google, without the container of the peer":     {google, googleNew("sts.googleapis.com", gcpAccount, ownPath+"/gcp/credentials.json"), injected.Current, nil},
 		"Google with another audience": {
 			google, googleNew("x", gcpAccount, ownPath+"/gcp/credentials.json"), injected.Stale, []injected.Difference{{Container: "main", Field: "gcp-audience", Got: "sts.googleapis.com", Want: "x"}},
 		},
@@ -239,16 +264,16 @@ func FuzzCompareOthers(f *testing.F) {
 		test := theirs[r.IntN(len(theirs))]
 		pod := randomOfOthers(t, r, test.peers[r.IntN(len(test.peers))], test.values)
 		now := adopted(s, test.values)
-		got, err := injected.Compare(s, now, nil, pod, false)
+		got, err := injected.NewComparer(s, now, nil).Compare(pod, false)
 		if err != nil || got.State != injected.Current || slices.ContainsFunc(got.Differences, func(d injected.Difference) bool { return d.Field != "aws-region" && d.Field != "CLOUDSDK_CONFIG" }) {
 			t.Fatalf("got %s, error %v and %v, want current:\n%v\n%s", got.State, err, got.Differences, now.Annotations, pod)
 		}
 		after := adopted(s, test.values, test.change)
-		got, err = injected.Compare(s, after, nil, pod, false)
+		got, err = injected.NewComparer(s, after, nil).Compare(pod, false)
 		if err != nil || got.State != injected.Stale || !slices.ContainsFunc(got.Differences, func(d injected.Difference) bool { return d.Field == test.field && d.Got != "" && d.Want != "" }) {
 			t.Errorf("after %v: got %s, error %v and %v, want stale because of %s:\n%s", test.change, got.State, err, got.Differences, test.field, pod)
 		}
-		if got, err = injected.Compare(s, account(), nil, pod, false); err != nil || got.State != injected.Stale {
+		if got, err = injected.NewComparer(s, account(), nil).Compare(pod, false); err != nil || got.State != injected.Stale {
 			t.Errorf("without an identity: got %s and error %v, want stale", got.State, err)
 		}
 	})
@@ -291,6 +316,7 @@ func TestVariablesOfAContainerBesideAnotherWebhook(t *testing.T) {
 		want    injected.State
 	}{
 		"a region of its own":                   {podWith(nil, eks, region, "eu-west-1", ownRole, role, tokenFile, eksPath+"/token"), adopted(s, eksValues), injected.Current},
+		"a container for Windows":               {onWindows(podWith(nil, eks, ownRole, role, tokenFile, `C:`+strings.ReplaceAll(eksPath, "/", `\`)+`\token`)), adopted(s, eksValues), injected.Current},
 		"an endpoint of STS":                    {podWith(nil, eks, "AWS_STS_REGIONAL_ENDPOINTS", "legacy", ownRole, role, tokenFile, eksPath+"/token"), adopted(s, eksValues), injected.Current},
 		"a client of its own, and only a token": {podWith(nil, entraToken, "AZURE_CLIENT_ID", clientID, "AZURE_TENANT_ID", "contoso.example", "AZURE_FEDERATED_TOKEN_FILE", "/var/run/secrets/azure/tokens/azure-identity-token", "AZURE_AUTHORITY_HOST", "https://login.microsoftonline.com"), account(map[string]string{"tokens": "azure"}), injected.Current},
 		"another authority":                     {podWith(nil, entraToken, "AZURE_CLIENT_ID", clientID, "AZURE_TENANT_ID", "contoso.example", "AZURE_FEDERATED_TOKEN_FILE", "/var/run/secrets/azure/tokens/azure-identity-token", "AZURE_AUTHORITY_HOST", "https://login.chinacloudapi.cn/"), adopted(s, azureValues), injected.Stale},
@@ -301,7 +327,7 @@ func TestVariablesOfAContainerBesideAnotherWebhook(t *testing.T) {
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			t.Parallel()
-			got, err := injected.Compare(s, tt.account, nil, encode(t, tt.pod), false)
+			got, err := injected.NewComparer(s, tt.account, nil).Compare(encode(t, tt.pod), false)
 			if err != nil || got.State != tt.want {
 				t.Errorf("got %s, error %v, denial %v and %v, want %s", got.State, err, got.Denial, got.Differences, tt.want)
 			}
@@ -378,7 +404,7 @@ func TestWhatAPodLosesWithAnotherWebhook(t *testing.T) {
 			if tt.and {
 				text, _ = inject(t, s, tt.account, text, "")
 			}
-			got, err := injected.Compare(s, tt.account, nil, []byte(text), true)
+			got, err := injected.NewComparer(s, tt.account, nil).Compare([]byte(text), true)
 			if err != nil || got.State != tt.want {
 				t.Errorf("got %s and error %v, want %s", got.State, err, tt.want)
 			}
@@ -399,7 +425,7 @@ func TestAProxyOfTheUsersOwnStays(t *testing.T) {
 	if err := new(peers.Azure).Mutate(pod, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Annotations: azureValues}}); err != nil {
 		t.Fatal(err)
 	}
-	got, err := injected.Compare(s, adopted(s, azureValues), nil, encode(t, pod), false)
+	got, err := injected.NewComparer(s, adopted(s, azureValues), nil).Compare(encode(t, pod), false)
 	if err != nil || got.State != injected.Current || len(got.Differences) > 0 {
 		t.Errorf("got %s, %v and error %v, want current", got.State, got.Differences, err)
 	}

@@ -94,6 +94,13 @@ var _ = Describe("Without the API server", func() {
 	It("injects the pods of a ServiceAccount that it knows, but not after a write: the guard denies them", func(ctx SpecContext) {
 		link := newLink(ctx, shared.user.Host)
 		r := newReplica(ctx, shared, link.user(shared.user))
+		// Until its watch has brought the ServiceAccount, it reads it live.
+		Eventually(ctx, func(ctx context.Context) (int, error) {
+			if err := r.injects(ctx, "target"); err != nil {
+				return 0, err
+			}
+			return r.metric(ctx, `lanyard_serviceaccount_lookups_total{result="found",source="cache"}`)
+		}).Should(BeNumerically(">", 0))
 		link.cut()
 		Eventually(ctx, func(ctx context.Context) error { return r.injects(ctx, "target") }).Should(Succeed())
 		// The webhook cannot tell a forged write from one that is stored and changes the identity.

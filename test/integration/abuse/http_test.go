@@ -8,6 +8,8 @@ package abuse_test
 import (
 	"context"
 	"crypto/tls"
+	"errors"
+	"fmt"
 	"net/http"
 	"os"
 	"strings"
@@ -86,24 +88,40 @@ var _ = It("answers ordinary reviews while 200 clients do not read and 50 do not
 		load := abuse.Together("200 clients that do not read, and 50 that do not send", abuse.UnreadAnswers(200, 36), abuse.DeclaredBodies(50))
 		r.abuseWhile(ctx, load, clients, func() {
 			for i := range reviews {
-				Expect(ask(ctx)).To(Succeed(), "review %d", i)
+				// A busy machine may take longer than the webhook waits for a handshake.
+				Eventually(ctx, ask).Should(Succeed(), "review %d", i)
 			}
 		})
 	})
 })
 
 var _ = It("answers each probe while empty connections flood the port", func(ctx SpecContext) {
-	const probes, connections = 30, 1000
+	// On a busy machine, a probe may take longer than the webhook waits for a header. The chart's
+	// livenessProbe has this failureThreshold.
+	const probes, connections, failureThreshold = 30, 1000, 6
 	r := newReplica(ctx, shared, shared.user)
 	client := &http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true}} // new connections, as the kubelet's
+	probe := func() error {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, r.HealthURL+"/healthz", http.NoBody)
+		if err != nil {
+			return err
+		}
+		response, err := client.Do(request)
+		if err != nil {
+			return err
+		}
+		if response.StatusCode != http.StatusOK {
+			err = fmt.Errorf("got %s", response.Status)
+		}
+		return errors.Join(err, response.Body.Close())
+	}
 	r.abuseWhile(ctx, abuse.ConnectionFlood(2), connections, func() {
 		for i := range probes {
-			request, err := http.NewRequestWithContext(ctx, http.MethodGet, r.HealthURL+"/healthz", http.NoBody)
-			Expect(err).NotTo(HaveOccurred())
-			response, err := client.Do(request)
+			err := probe()
+			for tries := 1; err != nil && tries < failureThreshold; tries++ {
+				err = probe()
+			}
 			Expect(err).NotTo(HaveOccurred(), "probe %d", i)
-			Expect(response.Body.Close()).To(Succeed())
-			Expect(response.StatusCode).To(Equal(http.StatusOK), "probe %d", i)
 		}
 	})
 	r.expectAlive()

@@ -171,7 +171,8 @@ func (r *replica) survives(ctx context.Context, do func(ctx context.Context)) {
 	Expect(counts.NoIdentity.Failed).To(BeEmpty(), "without an identity: %v", &counts.NoIdentity)
 	Expect(counts.Identity.Created).To(BeNumerically(">", 0))
 	Expect(counts.NoIdentity.Created).To(BeNumerically(">", 0))
-	Expect(r.injects(ctx, "target")).To(Succeed())
+	// As a controller does, which tries again.
+	Eventually(ctx, func(ctx context.Context) error { return r.injects(ctx, "target") }).Should(Succeed())
 	_, err = r.create(ctx, newPod("plain"))
 	Expect(err).NotTo(HaveOccurred())
 }

@@ -60,7 +60,7 @@ func (r *replica) expectFewGoroutines(ctx context.Context) {
 	for start := time.Now(); time.Since(start) < stageTime; time.Sleep(250 * time.Millisecond) {
 		// On a busy machine, the connection may end before its request is read.
 		Eventually(ctx, func(ctx context.Context) error {
-			n, err := r.goroutines(ctx)
+			n, err := r.metric(ctx, "go_goroutines")
 			most = max(most, n)
 			return err
 		}).Should(Succeed())
@@ -70,8 +70,8 @@ func (r *replica) expectFewGoroutines(ctx context.Context) {
 	Expect(most).To(BeNumerically("<", mostGoroutines))
 }
 
-// goroutines returns the number of goroutines of the webhook. Its metrics must be served.
-func (r *replica) goroutines(ctx context.Context) (int, error) {
+// metric returns the value of a series, which must be served.
+func (r *replica) metric(ctx context.Context, series string) (int, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, r.MetricsURL, http.NoBody)
 	if err != nil {
 		return 0, err
@@ -85,9 +85,9 @@ func (r *replica) goroutines(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	found := regexp.MustCompile(`(?m)^go_goroutines (\d+)$`).FindSubmatch(text)
+	found := regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(series) + ` (\d+)$`).FindSubmatch(text)
 	if found == nil {
-		return 0, fmt.Errorf("got %s and no number of goroutines", response.Status)
+		return 0, fmt.Errorf("got %s without %s", response.Status, series)
 	}
 	return strconv.Atoi(string(found[1]))
 }

@@ -32,15 +32,19 @@ func callForPeers(ctx context.Context) {
 	GinkgoHelper()
 	expression, err := os.ReadFile("../testdata/adoption.cel")
 	Expect(err).NotTo(HaveOccurred())
-	former := setExpression(ctx, string(expression))
-	DeferCleanup(func(ctx SpecContext) { setExpression(ctx, former) })
-	Eventually(ctx, func(ctx context.Context) (map[string]string, error) {
+	adopted := func(ctx context.Context) (map[string]string, error) {
 		account, err := env.client.CoreV1().ServiceAccounts("shop").Create(ctx, serviceAccount("adopted", map[string]string{eksRole: role}), dryRun)
 		if err != nil {
 			return nil, err
 		}
 		return account.Annotations, nil
-	}).Should(HaveKey("lanyard.dev/adopted"))
+	}
+	former := setExpression(ctx, string(expression))
+	DeferCleanup(func(ctx SpecContext) {
+		setExpression(ctx, former)
+		Eventually(ctx, adopted).ShouldNot(HaveKey("lanyard.dev/adopted"))
+	})
+	Eventually(ctx, adopted).Should(HaveKey("lanyard.dev/adopted"))
 }
 
 // adopting returns a configuration file of a webhook that adopts from peers.

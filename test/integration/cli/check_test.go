@@ -183,7 +183,7 @@ var _ = Describe("check", Serial, Ordered, func() {
 		Eventually(ctx, func(ctx context.Context) string {
 			code, out, _ = lanyard(ctx, "explain", "sa/cart", "--namespace", "shop")
 			return out
-		}).Should(ContainSubstring("new pods: denied\n  the guard of a removed installation denies new pods\n  -> Remove it, or install Lanyard again: kubectl delete validatingadmissionpolicybinding/lanyard-guard-"))
+		}).Should(ContainSubstring("  guard               guarded, but its policies are those of a removed installation\n\nnew pods: denied\n  the guard of a removed installation denies new pods\n  -> Remove it, or install Lanyard again: kubectl delete validatingadmissionpolicybinding/lanyard-guard-"))
 		Expect(code).To(Equal(command.ExitFound))
 		code, out, _ = lanyard(ctx, "status", "--namespace", "shop")
 		Expect(out).To(ContainSubstring("× Lanyard is not installed, so no new pod gets credentials\n    To see what is missing or left over: lanyard check\n"))

@@ -44,6 +44,7 @@ func unlabel(ctx context.Context, namespace, name string) {
 		_, err = api.Update(ctx, now, metav1.UpdateOptions{})
 		return err
 	}).Should(Succeed())
+	waitForLabels(ctx) // of other specs
 }
 
 var _ = Describe("label serviceaccounts", Serial, Ordered, func() {

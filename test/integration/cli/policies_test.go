@@ -124,7 +124,7 @@ var _ = Describe("an installation by policies", Ordered, func() {
 	It("labels ServiceAccounts that are older", func(ctx SpecContext) {
 		code, out, _ := lanyardAs(ctx, kubeconfig, "", "check")
 		Expect(code).To(Equal(1))
-		Expect(out).To(ContainSubstring("1 ServiceAccounts are older than the policies and lack their label, for example shop/early"))
+		Expect(out).To(ContainSubstring("the label is missing on 1 ServiceAccount from before the policies, for example shop/early"))
 		code, out, _ = lanyardAs(ctx, kubeconfig, "", "label", "serviceaccounts", "--all-namespaces", "--output", "name")
 		Expect(code).To(Equal(0))
 		Expect(out).To(Equal("serviceaccount/early\n"))
@@ -208,6 +208,10 @@ var _ = Describe("an installation by policies", Ordered, func() {
 	It("differs from other settings", func(ctx SpecContext) {
 		Expect(os.WriteFile(config, []byte("azure-default-tenant-id: fabrikam.onmicrosoft.com\ntoken-expiration-seconds: 7200\n"), 0o600)).To(Succeed())
 		run(ctx, "policies-diff", 1, "policies", "--config", config, "--providers", "aws,azure", "--diff")
+		code, out, errOut := lanyardAs(ctx, kubeconfig, "", "policies", "--config", config, "--diff")
+		Expect(code).To(Equal(1))
+		Expect(out).To(BeEmpty())
+		Expect(errOut).To(Equal("error: the installed policies were made with --providers (aws, azure): add the flag, or compare without it by --providers=\n"))
 	})
 
 	It("fails the check without a binding", func(ctx SpecContext) {

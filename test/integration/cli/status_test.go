@@ -10,10 +10,12 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
 )
@@ -242,8 +244,46 @@ var _ = Describe("status of some objects", Ordered, func() {
 	It("lists for kubectl rollout restart what a restart replaces, and says what is left", func(ctx SpecContext) {
 		code, out, errOut := lanyard(ctx, "status", "--stale", "-o", "name", "-n", "by-name")
 		Expect(out).To(Equal("deployment/also-outdated\ndeployment/outdated\n"))
-		Expect(errOut).To(Equal("warning: no restart replaces the pods of pod/alone: see lanyard explain pod/alone --namespace by-name\n"))
+		Expect(errOut).To(Equal("warning: no restart replaces the pods of pod/alone\n  No controller replaces this pod. Delete it, and create it again from its manifest: kubectl delete pod alone --namespace by-name\n"))
 		Expect(code).To(Equal(command.ExitFound))
+	})
+
+	It("does not list for a restart what cannot be restarted, and says what to do", func(ctx SpecContext) {
+		newNamespace(ctx, "held")
+		newServiceAccount(ctx, "held", "cart", nil)
+		for _, name := range []string{"paused", "running"} {
+			newReplica(ctx, newDeployment(ctx, "held", name, "cart"), name+"-0", nil)
+		}
+		pause := []byte(`{"spec":{"paused":true}}`)
+		_, err := env.client.AppsV1().Deployments("held").Patch(ctx, "paused", types.MergePatchType, pause, metav1.PatchOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		labels := map[string]string{"app": "log"}
+		set, err := env.client.AppsV1().DaemonSets("held").Create(ctx, &appsv1.DaemonSet{
+			ObjectMeta: metav1.ObjectMeta{Name: "log"},
+			Spec: appsv1.DaemonSetSpec{
+				Selector: &metav1.LabelSelector{MatchLabels: labels}, UpdateStrategy: appsv1.DaemonSetUpdateStrategy{Type: appsv1.OnDeleteDaemonSetStrategyType},
+				Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: newPod("", "cart").Spec},
+			},
+		}, metav1.CreateOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		pod := newPod("log-0", "cart")
+		pod.Labels, pod.OwnerReferences = labels, []metav1.OwnerReference{*metav1.NewControllerRef(set, appsv1.SchemeGroupVersion.WithKind("DaemonSet"))}
+		_, err = env.client.CoreV1().Pods("held").Create(ctx, pod, metav1.CreateOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		reannotate(ctx, "held", "cart", map[string]string{"lanyard.dev/aws-role-arn": role})
+		expectInjected(ctx, "held", "cart", "aws")
+
+		code, out, errOut := lanyard(ctx, "status", "--stale", "-o", "name", "-n", "held")
+		Expect(out).To(Equal("deployment/running\n"))
+		Expect(errOut).To(Equal(`warning: no restart replaces the pods of daemonset/log
+  A restart of daemonset/log does not replace the pod: its update strategy is OnDelete. Delete the pod, and its controller creates a new one: kubectl delete pod POD --namespace held
+warning: no restart replaces the pods of deployment/paused
+  A restart of deployment/paused is not possible: it is paused. Resume it first: kubectl rollout resume deployment/paused --namespace held
+`))
+		Expect(code).To(Equal(command.ExitFound))
+		expectOutput(ctx, env.kubeconfig, "status-held", command.ExitFound, BeEmpty(), "status", "--stale", "--namespace", "held")
+		_, out, _ = lanyard(ctx, "explain", "pod/paused-0", "--namespace", "held")
+		Expect(out).To(ContainSubstring("-> A restart of deployment/paused is not possible: it is paused. Resume it first: kubectl rollout resume deployment/paused --namespace held\n"))
 	})
 
 	It("does not list a workload for a restart that a pod only names as its owner", func(ctx SpecContext) {

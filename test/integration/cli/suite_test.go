@@ -88,13 +88,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	}
 
 	newNamespace(ctx, "shop")
-	Eventually(ctx, func(ctx context.Context) (map[string]string, error) {
-		account, err := env.client.CoreV1().ServiceAccounts("shop").Create(ctx, serviceAccount("cart", map[string]string{"lanyard.dev/aws-role-arn": role}), dryRun)
-		if err != nil {
-			return nil, err
-		}
-		return account.Labels, nil
-	}).Should(HaveKey("lanyard.dev/identity"))
+	waitForLabels(ctx)
 	newServiceAccount(ctx, "shop", "cart", map[string]string{"lanyard.dev/aws-role-arn": role, "lanyard.dev/aws-region": "eu-central-1"})
 	Eventually(ctx, func(ctx context.Context) (map[string]string, error) {
 		pod, err := env.client.CoreV1().Pods("shop").Create(ctx, newPod("probe", "cart"), dryRun)
@@ -104,6 +98,18 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 		return pod.Annotations, nil
 	}).Should(HaveKey("lanyard.dev/injected"))
 })
+
+// waitForLabels waits until the API server calls the webhook that labels ServiceAccounts.
+func waitForLabels(ctx context.Context) {
+	GinkgoHelper()
+	Eventually(ctx, func(ctx context.Context) (map[string]string, error) {
+		account, err := env.client.CoreV1().ServiceAccounts("shop").Create(ctx, serviceAccount("probe", map[string]string{"lanyard.dev/aws-role-arn": role}), dryRun)
+		if err != nil {
+			return nil, err
+		}
+		return account.Labels, nil
+	}).Should(HaveKey("lanyard.dev/identity"))
+}
 
 // failClosed sets the failurePolicy that the chart sets without a guard.
 func failClosed(ctx context.Context) {

@@ -39,11 +39,14 @@ type files struct {
 	limit, peak string
 	// kills holds the line "oom_kill N".
 	kills string
+	// swap limits the memory and the swap together in version 1, and the swap alone in
+	// version 2.
+	swap string
 }
 
 var (
-	version1 = files{limit: "memory.limit_in_bytes", peak: "memory.max_usage_in_bytes", kills: "memory.oom_control"}
-	version2 = files{limit: "memory.max", peak: "memory.peak", kills: "memory.events"}
+	version1 = files{limit: "memory.limit_in_bytes", peak: "memory.max_usage_in_bytes", kills: "memory.oom_control", swap: "memory.memsw.limit_in_bytes"}
+	version2 = files{limit: "memory.max", peak: "memory.peak", kills: "memory.events", swap: "memory.swap.max"}
 )
 
 // New returns a limit of this many bytes. If no control group can be created,
@@ -55,14 +58,18 @@ func New(bytes int64) (*Limit, error) {
 	for _, hierarchy := range []struct {
 		root  string
 		files files
-	}{{"/sys/fs/cgroup/memory", version1}, {"/sys/fs/cgroup", version2}} {
+		swap  int64
+	}{{"/sys/fs/cgroup/memory", version1, bytes}, {"/sys/fs/cgroup", version2, 0}} {
 		dir, err := os.MkdirTemp(hierarchy.root, "lanyard-memlimit-")
 		if err != nil {
 			continue // not mounted, or without the right to create a group
 		}
-		text := []byte(strconv.FormatInt(bytes, 10))
-		if os.WriteFile(filepath.Join(dir, hierarchy.files.limit), text, 0o600) == nil {
+		if write(dir, hierarchy.files.limit, bytes) == nil {
 			l.dir, l.files = dir, hierarchy.files
+			// A program that may swap is not killed. Without this file, nothing is swapped.
+			if err := write(dir, hierarchy.files.swap, hierarchy.swap); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return nil, errors.Join(fmt.Errorf("limit the swap of a control group: %w", err), l.Remove())
+			}
 			return l, nil
 		}
 		if err := os.Remove(dir); err != nil {
@@ -70,6 +77,17 @@ func New(bytes int64) (*Limit, error) {
 		}
 	}
 	return l, nil
+}
+
+// write writes a number to a file of a control group. The kernel has made the file, or does not
+// know it.
+func write(dir, name string, number int64) error {
+	file, err := os.OpenFile(filepath.Join(dir, name), os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = file.WriteString(strconv.FormatInt(number, 10))
+	return errors.Join(err, file.Close())
 }
 
 // Enforced reports whether the kernel enforces the limit.

@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 
+	"github.com/lanyard-dev/lanyard/test/support/controlplane"
 	"github.com/lanyard-dev/lanyard/test/support/process"
 )
 
@@ -89,8 +90,8 @@ const (
 	// atOnce limits the pods that wait for a response: with more, each of them would wait
 	// longer on a slow machine, up to the timeout of the webhook.
 	atOnce = 20
-	// patience limits each wait. A busy machine creates a few pods per second.
-	patience = 10 * time.Minute
+	// awaitTimeout limits Await. A busy machine creates a pod per second.
+	awaitTimeout = 10 * time.Minute
 )
 
 // The ServiceAccounts in a stream's namespace.
@@ -121,7 +122,7 @@ func Start(ctx context.Context, client kubernetes.Interface, namespace string, p
 
 // Await waits until count returns at least n for the results since the last call of Counts.
 func (s *Stream) Await(ctx context.Context, n int, count func(*Counts) int) error {
-	return process.Until(ctx, fmt.Sprintf("%d pods", n), patience, func(context.Context) (bool, error) {
+	return process.Until(ctx, fmt.Sprintf("%d pods", n), awaitTimeout, func(context.Context) (bool, error) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		return count(&s.counts) >= n, nil
@@ -141,7 +142,7 @@ func (s *Stream) More(ctx context.Context, pods int) error {
 // the webhook for ServiceAccounts has failurePolicy Fail.
 func CreateServiceAccount(ctx context.Context, client typedcorev1.ServiceAccountInterface, account *corev1.ServiceAccount) error {
 	var last error
-	err := wait.PollUntilContextTimeout(ctx, retryInterval, patience, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(ctx, retryInterval, controlplane.Patience, true, func(ctx context.Context) (bool, error) {
 		_, last = client.Create(ctx, account, metav1.CreateOptions{})
 		return !apierrors.IsInternalError(last), nil
 	})
@@ -152,7 +153,7 @@ func CreateServiceAccount(ctx context.Context, client typedcorev1.ServiceAccount
 // ServiceAccount that asks for an identity. One that is written earlier would never get the
 // label, and its pods no credentials.
 func WaitLabelled(ctx context.Context, client kubernetes.Interface) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, controlplane.Patience)
 	defer cancel()
 	probe := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "probe", Annotations: map[string]string{"lanyard.dev/audience": "probe"}}}
 	return process.Poll(ctx, "a ServiceAccount to be labelled", func(ctx context.Context) error {

@@ -103,9 +103,9 @@ const full = `{"metadata":{"name":"a","generateName":"b","annotations":{"lanyard
 "volumes":[{"name":"t","projected":{"defaultMode":420,"sources":[
  {"serviceAccountToken":{"audience":"aud","expirationSeconds":3600,"path":"aws/token"}},
  {"downwardAPI":{"items":[{"path":"gcp/credentials.json","fieldRef":{"apiVersion":"v1","fieldPath":"metadata.annotations['x']"}},{"path":"p"}]}},
- {"configMap":{"name":"ca"}},{"downwardAPI":{}}]}},null,{"secret":{"secretName":"s"},"name":"s"},{"name":"d","persistentVolumeClaim":{"readOnly":true}},{"name":"e","emptyDir":{}}],
+ {"configMap":{"name":"ca"},"serviceAccountToken":null},{"downwardAPI":{}}]}},null,{"secret":{"secretName":"s"},"name":"s"},{"name":"d","persistentVolumeClaim":{"readOnly":true}},{"name":"e","emptyDir":{}}],
 "initContainers":[{"name":"i","env":[{"name":"A","value":"1"},null,{"name":"B","valueFrom": {"fieldRef":{"fieldPath":"metadata.name"}} },{"name":"C","valueFrom":{"secretKeyRef":{"key":"k"}}},{"name":"D","valueFrom":null}]}],
-"containers":[null,{"name":"m","volumeDevices":[{"devicePath":"/dev/x"}],"volumeMounts":[{"name":"v","mountPath":"/m","readOnly":true,"subPath":"x"},{"name":"w","mountPath":"/n","subPathExpr":"y"}]}],
+"containers":[null,{"name":"m","volumeDevices":[{"devicePath":"/dev/x"}],"volumeMounts":[{"name":"v","mountPath":"/m","readOnly":true,"subPath":"x"},{"name":"w","mountPath":"/n","subPathExpr":"y","subPath":""}]}],
 "ephemeralContainers":[{"name":"e"}]}}`
 
 func b(text string) []byte { return []byte(text) }
@@ -203,6 +203,29 @@ func TestTheOptOutIsReadAfterTheMostAnnotations(t *testing.T) {
 	got := read(t, `{"metadata":{"annotations":{`+many+`"lanyard.dev/inject":"false"}}}`).Annotations
 	if len(got) != 33 || got[annotations.Inject] != "false" {
 		t.Errorf("got %d annotations, and %q of %s, want 33 and false", len(got), got[annotations.Inject], annotations.Inject)
+	}
+}
+
+// Annotations of other programs do not count towards the limit.
+func TestAnnotationsOfOthersAreNotRead(t *testing.T) {
+	t.Parallel()
+	many := ""
+	for i := range 40 {
+		many += fmt.Sprintf(`"other.dev/a%d":"",`, i)
+	}
+	text := `{"metadata":{"annotations":{` + many + `"peer.dev/token":"x","lanyard.dev/containers":"main"}}}`
+	for name, peers := range map[string]map[string]string{"no peer": nil, "a peer": {"peer.dev/token": "aws"}} {
+		p := new(pod.Pod)
+		if err := p.Read(rawjson.NewScanner([]byte(text)), &annotations.Settings{PeerTokens: peers}); err != nil {
+			t.Fatal(err)
+		}
+		want := map[string]string{annotations.Containers: "main"}
+		if peers != nil {
+			want["peer.dev/token"] = "x"
+		}
+		if diff := cmp.Diff(want, p.Annotations); diff != "" {
+			t.Errorf("%s: annotations (-want +got):\n%s", name, diff)
+		}
 	}
 }
 

@@ -167,7 +167,7 @@ func (c *verifyCase) run(t *testing.T, binary string, args ...string) (out, mess
 		t.Fatal(err)
 	}
 	log := filepath.Join(c.directory, "termination-log")
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, binary, append([]string{"verify", "--termination-log", log}, args...)...)
 	cmd.Env = c.env

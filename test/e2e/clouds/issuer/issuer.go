@@ -94,7 +94,7 @@ func (i *Issuer) key(ctx context.Context, id string) (*jose.JSONWebKey, error) {
 // lock.
 func (i *Issuer) fetch(ctx context.Context) error {
 	// Limit the time for which other callers wait for the lock.
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	var document struct {
 		Issuer  string `json:"issuer"`

@@ -160,9 +160,14 @@ func (r *runner) startWebhook(ctx context.Context) error {
 	if err := r.hook.Register(ctx, r.client, deploy); err != nil {
 		return err
 	}
-	return process.Until(ctx, "the injection of a pod", injectedTimeout, func(ctx context.Context) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, injectedTimeout)
+	defer cancel()
+	return process.Poll(ctx, "the injection of a pod", func(ctx context.Context) error {
 		pod, err := r.client.CoreV1().Pods(namespace).Create(ctx, newPod(trusted), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-		return err == nil && pod.Annotations["lanyard.dev/injected"] == "aws,azure,gcp", err
+		if err == nil && pod.Annotations["lanyard.dev/injected"] != "aws,azure,gcp" {
+			err = fmt.Errorf("got the annotations %v, want those of three clouds", pod.Annotations)
+		}
+		return err
 	})
 }
 

@@ -10,7 +10,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { parseArgs } from "node:util";
 
 // Limits each attempt, including the SDK's own retries.
-const TIMEOUT_SECONDS = 60;
+const TIMEOUT_SECONDS = 180;
 
 const OK = 0, FAILED = 1, USAGE = 2;
 

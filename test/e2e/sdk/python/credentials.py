@@ -19,7 +19,7 @@ import sys
 import time
 
 # Limits each attempt, including the SDK's own retries.
-TIMEOUT_SECONDS = 60
+TIMEOUT_SECONDS = 180
 
 OK, FAILED, USAGE = 0, 1, 2
 

@@ -101,7 +101,7 @@ var _ = It("Each SDK uses a rotated token without a restart of its pod", Label("
 				entries, err := clouds.Journal(ctx)
 				g.Expect(err).NotTo(HaveOccurred())
 				expectRotated(g, expect.OfPod(entries, p.pod, cloud))
-			}).WithContext(ctx).WithTimeout(lifetime + 30*time.Second).WithPolling(2 * time.Second).Should(Succeed())
+			}).WithContext(ctx).WithTimeout(lifetime + expect.Patience).WithPolling(2 * time.Second).Should(Succeed())
 			table.Set(p.row, p.language, cloud, "yes")
 		}
 	}

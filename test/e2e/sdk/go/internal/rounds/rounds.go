@@ -20,7 +20,7 @@ import (
 
 // Timeout limits each attempt to get a credential, including the SDK's own
 // retries.
-const Timeout = 60 * time.Second
+const Timeout = 3 * time.Minute
 
 // Exit codes of all SDK programs.
 const (

@@ -1,0 +1,46 @@
+// Copyright The Lanyard Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package mutate_test
+
+import (
+	"strconv"
+	"testing"
+
+	"github.com/lanyard-dev/lanyard/pkg/annotations"
+	"github.com/lanyard-dev/lanyard/pkg/mutate"
+)
+
+// A cluster may have any number of ServiceAccounts.
+func TestACacheKeepsALimitedNumberOfEntries(t *testing.T) {
+	t.Parallel()
+	settings := newSettings(t)
+	var cache mutate.Cache
+	prepare := func(name, audience string) *mutate.Prepared {
+		pod, err := read(`{"spec":{"serviceAccountName":"`+name+`"}}`, settings)
+		if err != nil {
+			t.Fatal(err)
+		}
+		choice, _ := mutate.Choose(settings, "team", pod, nil)
+		prepared, err := cache.Prepare(&choice, &annotations.Object{Namespace: "team", Name: name, Annotations: map[string]string{annotations.Audience: audience}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return prepared
+	}
+	first := prepare("a", "x")
+	if prepare("a", "x") != first {
+		t.Error("got a new entry for the same ServiceAccount, want the one of the cache")
+	}
+	if prepare("a", "y") == first {
+		t.Error("got the entry of the former annotations")
+	}
+	for i := range mutate.MaxCached {
+		if prepare("a"+strconv.Itoa(i), "x"); cache.Len() > mutate.MaxCached {
+			t.Fatalf("got %d entries, want at most %d", cache.Len(), mutate.MaxCached)
+		}
+	}
+	if cache.Len() != 1 {
+		t.Errorf("got %d entries, want the one after the cache was full", cache.Len())
+	}
+}
