@@ -342,8 +342,7 @@ func filler(values map[string]string) func(string) string {
 
 // onEitherSystem returns the path of a file as a container sees it.
 func onEitherSystem(file string) string {
-	windows := provider.Subject{Windows: true}
-	return fmt.Sprintf("(variables.windows ? %s : %s)", texts.QuoteCEL(windows.Path(file)), texts.QuoteCEL(file))
+	return fmt.Sprintf("(variables.windows ? %s : %s)", texts.QuoteCEL(annotations.PathInContainer(file, true)), texts.QuoteCEL(file))
 }
 
 // identifier returns the name as a part of an identifier.

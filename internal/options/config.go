@@ -60,6 +60,7 @@ func find(fs *pflag.FlagSet, name string) (kind string, set func(text string) er
 // Restart lists the settings that differ between o and next and that take effect only after a
 // restart.
 func (o *Options) Restart(next *Options) []string {
-	same := func(name string) bool { return o.File.Settings[name] == next.File.Settings[name] }
+	now, then := o.FlagSet(), next.FlagSet()
+	same := func(name string) bool { return now.Lookup(name).Value.String() == then.Lookup(name).Value.String() }
 	return slices.DeleteFunc(slices.Sorted(slices.Values(settings.ServingNames())), same)
 }

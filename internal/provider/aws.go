@@ -143,9 +143,6 @@ const (
 	MaxSessionName = 64
 )
 
-// PodNameField is the field of a pod that Variable.PodName asks for.
-const PodNameField = "metadata.name"
-
 // PodNameFits reports whether the name of a pod is a valid session name. The API server
 // generates names of at most 63 characters, which are valid.
 func PodNameFits(name string) bool {

@@ -374,6 +374,9 @@ type Variable struct {
 	PodName string
 }
 
+// PodNameField is the field of a pod that a variable with PodName asks for.
+const PodNameField = "metadata.name"
+
 // IsOwnCredential reports whether a container that sets the variable to this value, or takes
 // it from another object, has its own credential. want is Lanyard's value, and copied is the
 // path of the copy of the token, or "".

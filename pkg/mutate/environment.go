@@ -147,7 +147,7 @@ func (m *mutation) shadows(c *pod.Container, p *encodedProvider, selects bool) [
 // setsOther reports whether the container sets the variable to another value than Lanyard would.
 func (m *mutation) setsOther(c *pod.Container, v *annotations.Variable) bool {
 	got := c.Variable(v.Name)
-	if got == nil || v.PodName != "" && !m.unnamed() && string(got.FieldPath) == provider.PodNameField {
+	if got == nil || v.PodName != "" && !m.unnamed() && string(got.FieldPath) == annotations.PodNameField {
 		return false
 	}
 	return got.From != nil || string(got.Value) != v.Value

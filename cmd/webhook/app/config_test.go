@@ -155,7 +155,7 @@ func TestAChangedConfigurationIsUsedWithoutARestart(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	handler := reviewMux(p)
+	handler := http.HandlerFunc(p.serveReview)
 	successful := func(want string) func() bool {
 		expected := "# HELP lanyard_config_reload_successful 1 if the file of --config is in use as it is now, 0 if it is wrong or cannot be read. Absent without --config.\n" +
 			"# TYPE lanyard_config_reload_successful gauge\nlanyard_config_reload_successful " + want + "\n"

@@ -436,6 +436,7 @@ spec: {containers: [{name: a, image: a}, {name: b, image: b}]}
 		"another list of Lanyard":           {"eks.amazonaws.com/skip-containers: a\n    lanyard.dev/skip-containers: b", "eks", "", string(peer.Manual)},
 		"the same list of Lanyard":          {"eks.amazonaws.com/skip-containers: a\n    lanyard.dev/skip-containers: a", "eks", "", migrateNothing},
 		"a list of those that get it":       {"eks.amazonaws.com/skip-containers: a\n    lanyard.dev/containers: b", "eks", "", string(peer.Manual)},
+		"the proxy of Azure":                {`azure.workload.identity/inject-proxy-sidecar: "true"`, "azure", "", string(peer.Unsupported)},
 		"the proxy of Azure, even if false": {`azure.workload.identity/inject-proxy-sidecar: "false"`, "azure", "", string(peer.Unsupported)},
 	} {
 		t.Run(sentence, func(t *testing.T) {
@@ -447,6 +448,43 @@ spec: {containers: [{name: a, image: a}, {name: b, image: b}]}
 			}
 			if tt.want != "" && (got[0].Becomes != tt.want || !strings.HasPrefix(got[0].Why, "A change would restart the pods")) {
 				t.Errorf("got %+v, want %s, and where", got[0], tt.want)
+			}
+		})
+	}
+}
+
+// A file of its own keeps a container from the credentials, with Lanyard as with the other webhook.
+func TestFilesOfContainers(t *testing.T) {
+	t.Parallel()
+	const (
+		serviceAccount = "apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: app, annotations: {%s}}\n"
+		variable       = "env: [{name: AZURE_FEDERATED_TOKEN_FILE, value: /own/token}]"
+		pod            = "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {serviceAccountName: app, containers: [{name: %s, image: a, " + variable + "}]}\n"
+		template       = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d}\nspec: {template: {spec: {serviceAccountName: app, containers: [{name: %s, image: a, " + variable + "}]}}}\n"
+		asks           = "azure.workload.identity/client-id: 11112222-bbbb-3333-cccc-4444dddd5555"
+		key            = "AZURE_FEDERATED_TOKEN_FILE in the container "
+	)
+	for sentence, tt := range map[string]struct {
+		object, container string
+		serviceAccount    string // its annotation, or "none"
+		want              bool
+	}{
+		"a pod":                                    {pod, "app", asks, true},
+		"a template":                               {template, "app", asks, true},
+		"of a ServiceAccount that is not known":    {pod, "app", "none", true},
+		"of a ServiceAccount of another cloud":     {pod, "app", "eks.amazonaws.com/role-arn: arn:aws:iam::111122223333:role/app", false},
+		"a container that the other webhook added": {pod, "azwi-proxy", asks, false},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			t.Parallel()
+			files := map[string]string{"object.yaml": fmt.Sprintf(tt.object, tt.container)}
+			if tt.serviceAccount != "none" {
+				files["serviceaccount.yaml"] = fmt.Sprintf(serviceAccount, tt.serviceAccount)
+			}
+			plan := planOf(t, read(t, files), false, "azure")
+			got := slices.ContainsFunc(plan.Items, func(item migrate.Item) bool { return item.Found == key+tt.container })
+			if got != tt.want {
+				t.Errorf("got %+v, want the file %t", plan.Items, tt.want)
 			}
 		})
 	}

@@ -651,7 +651,7 @@ func (in *input) peer(p *peer.Peer) hint {
 		return hint{": " + p.Identity[0] + " is not adopted, because Lanyard is not called for the namespace: " + in.exclusion(),
 			"If Lanyard is to give the credentials, include the namespace.", false}
 	}
-	return hint{fmt.Sprintf(": %s is for %s, and Lanyard does not adopt it here (docs/migrate/adoption.md)", p.Identity[0], p.Program),
+	return hint{fmt.Sprintf(": %s is for %s, and Lanyard does not adopt it here (%s)", p.Identity[0], p.Program, finding.Page("migrate/adoption.md")),
 		fmt.Sprintf("If Lanyard is to give the credentials, see the annotations: lanyard migrate --from %s --namespace %s", p.Name, in.Namespace.Name), false}
 }
 
@@ -733,13 +733,21 @@ const (
 
 // origin returns who injected the running pod.
 func (in *input) origin() origin {
-	switch {
-	case in.read(in.Live).OfOthers():
+	switch read := in.read(in.Live); {
+	case read.OfOthers(), slices.ContainsFunc(read.Containers, hasTokenOfOthers):
 		return others
 	case in.Live.GetAnnotations()[annotations.Injected] == "":
 		return nowhere
 	}
 	return anywhere
+}
+
+// hasTokenOfOthers reports whether another webhook mounted its token. The container may set the variable
+// that points to it itself.
+func hasTokenOfOthers(c injected.Container) bool {
+	return slices.ContainsFunc(c.Tokens, func(t injected.Token) bool {
+		return slices.ContainsFunc(peer.All(), func(other *peer.Peer) bool { return other.Wrote(t.File) || slices.Contains(other.Volumes, t.Volume) })
+	})
 }
 
 // live returns the running pod with its state by the rules of the webhook.

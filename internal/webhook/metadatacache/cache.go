@@ -61,13 +61,13 @@ type Options struct {
 	Logger logr.Logger
 }
 
-// DefaultBytes returns the memory for the objects of all caches of a program: a part of
+// DefaultBytes returns the memory for ServiceAccounts and for Namespaces: parts of
 // GOMEMLIMIT, which the chart sets.
-func DefaultBytes() int64 {
+func DefaultBytes() (serviceAccounts, namespaces int64) {
 	if limit := debug.SetMemoryLimit(-1); limit < math.MaxInt64 {
 		return bounds.CacheBytes(limit)
 	}
-	return 32 << 20
+	return bounds.CacheBytes(160 << 20)
 }
 
 // Cache returns the Lanyard annotations of the objects of one resource. Start

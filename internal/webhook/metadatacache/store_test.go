@@ -332,7 +332,8 @@ func TestReplaceKeepsOnlyTheItems(t *testing.T) {
 func TestManyServiceAccountsFit(t *testing.T) {
 	t.Parallel()
 	const goMemoryLimit = 128 << 20 * 9 / 10 // of the chart
-	c := bounded(t, bounds.CacheBytes(goMemoryLimit))
+	most, _ := bounds.CacheBytes(goMemoryLimit)
+	c := bounded(t, most)
 	for i := range 20_000 {
 		var pairs []string
 		if i%3 == 0 {

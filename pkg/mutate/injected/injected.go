@@ -13,7 +13,6 @@
 package injected
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -222,37 +221,9 @@ func newContainer(read *pod.Container) Container {
 // readContainer adds a container.
 func (p *Pod) readContainer(read *pod.Container) {
 	c := newContainer(read)
-	var mountPath string
-	for i, mount := range slices.Backward(c.mounts) {
-		if p.Volume == "" || string(mount.Volume) != p.Volume || !mount.ReadOnly || mount.Partial {
-			continue
-		}
-		c.TakesPart, mountPath = true, string(mount.Path)
-		c.mounts[i].injected = true
-		for j := i + 1; j < len(c.mounts) && p.isCopy(string(c.mounts[j].Volume)); j++ {
-			c.mounts[j].injected = true
-			p.setFile(&c.mounts[j])
-		}
-		break
-	}
-	for _, mount := range c.mounts {
-		for i := range p.read.Volumes {
-			v := &p.read.Volumes[i]
-			if !bytes.Equal(v.Name, mount.Volume) {
-				continue
-			}
-			for _, t := range tokensOf(v) {
-				t.File = path.Join(slashes(string(mount.Path)), t.Path)
-				c.Tokens = append(c.Tokens, t)
-			}
-		}
-	}
+	p.readMounts(&c)
 	if c.TakesPart {
-		p.MountPath = mountPath
-		for i := range p.Tokens {
-			p.Tokens[i].File = path.Join(mountPath, p.Tokens[i].Path)
-		}
-		at := mountedAt{mountPath, p.read.Windows, c.Tokens, c.Variables, p.Files}
+		at := mountedAt{p.MountPath, p.read.Windows, c.Tokens, c.Variables, p.Files}
 		definitions := slices.DeleteFunc(slices.Clone(p.definitions), func(d *annotations.Provider) bool { return !at.hasVariables(d) })
 		at.markInjected(definitions)
 		at.markAmbiguous(definitions)
@@ -261,6 +232,36 @@ func (p *Pod) readContainer(read *pod.Container) {
 		}
 	}
 	p.Containers = append(p.Containers, c)
+}
+
+// readMounts sets the tokens of a container, and marks Lanyard's mounts: the token volume, and the
+// copies after it.
+func (p *Pod) readMounts(c *Container) {
+	for i, mount := range slices.Backward(c.mounts) {
+		if p.Volume == "" || string(mount.Volume) != p.Volume || !mount.ReadOnly || mount.Partial {
+			continue
+		}
+		c.TakesPart, p.MountPath = true, string(mount.Path)
+		for j := range p.Tokens {
+			p.Tokens[j].File = path.Join(p.MountPath, p.Tokens[j].Path)
+		}
+		c.mounts[i].injected = true
+		for j := i + 1; j < len(c.mounts) && p.isCopy(string(c.mounts[j].Volume)); j++ {
+			c.mounts[j].injected = true
+			p.setFile(&c.mounts[j])
+		}
+		break
+	}
+	for _, mount := range c.mounts {
+		volume := p.read.Volume(string(mount.Volume))
+		if volume == nil {
+			continue
+		}
+		for _, t := range tokensOf(volume) {
+			t.File = path.Join(slashes(string(mount.Path)), t.Path)
+			c.Tokens = append(c.Tokens, t)
+		}
+	}
 }
 
 func (p *Pod) isCopy(volume string) bool {

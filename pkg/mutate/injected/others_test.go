@@ -210,6 +210,7 @@ func TestPodsThatNoOtherWebhookInjected(t *testing.T) {
 		"a token for something else":   podWith(nil, []mounted{{"istio-token", "/var/run/secrets/tokens", "istio-token", "istio-ca", 43200}}),
 		"a variable without its token": podWith(nil, nil, ownRole, role, tokenFile, "/a/token"),
 		"a token of the user's own":    podWith(nil, []mounted{{"own", "/own", "token", sts, 3600}}, ownRole, role, tokenFile, "/own/token"),
+		"a variable of the user's own": podWith(nil, []mounted{{"aws-iam-token", eksPath, "token", sts, 86400}}, "MY_TOKEN", eksPath+"/token"),
 		"both webhooks":                podWith(map[string]string{"lanyard.dev/injected": "aws"}, []mounted{{"aws-iam-token", eksPath, "token", sts, 86400}}, tokenFile, eksPath+"/token"),
 	} {
 		if readPod(t, s, pod).OfOthers() {
@@ -413,6 +414,29 @@ func TestWhatAPodLosesWithAnotherWebhook(t *testing.T) {
 				t.Errorf("differences (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// What the pod has of its own stays, mounted or not.
+func TestRemoveAllRemovesTheCredentialsOfAnotherWebhook(t *testing.T) {
+	t.Parallel()
+	s := newSettings(t)
+	pod := podWith(nil, nil, "X", eksPath)
+	pod.Spec.Volumes = []corev1.Volume{{Name: "own"}}
+	want := decode(t, encode(t, pod))
+	theirs := podWith(nil, []mounted{{"aws-iam-token", eksPath, "token", sts, 86400}}, ownRole, role, tokenFile, eksPath+"/token")
+	theirs.Spec.Volumes = slices.Concat(pod.Spec.Volumes, theirs.Spec.Volumes)
+	theirs.Spec.Containers[0].Env = slices.Concat(pod.Spec.Containers[0].Env, theirs.Spec.Containers[0].Env)
+	for sentence, object := range map[string]map[string]any{"no credentials": decode(t, encode(t, pod)), "credentials": decode(t, encode(t, theirs))} {
+		if err := injected.RemoveAll(object, s, true, nil); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, object); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", sentence, diff)
+		}
+	}
+	if err := injected.RemoveAll(map[string]any{"spec": 1}, s, true, nil); err == nil {
+		t.Error("got no error for a spec that is a number")
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -42,11 +43,17 @@ func printTimes(report Report) {
 // printFailures prints the messages of the specs that failed, which are far above in the output:
 // Ginkgo's summary only has their names.
 func printFailures(report Report) {
-	const most = 2000 // bytes of a message
+	const most = 1000 // bytes of each end of a message
 	for i := range report.SpecReports {
-		if spec := &report.SpecReports[i]; spec.Failed() {
-			fmt.Printf("\nfailed: %s\n%s\n%.*s\n", nameOf(spec), spec.FailureLocation(), most, spec.FailureMessage())
+		spec := &report.SpecReports[i]
+		if !spec.Failed() {
+			continue
 		}
+		text := spec.FailureMessage()
+		if len(text) > 2*most {
+			text = strings.ToValidUTF8(text[:most], "") + "\n...\n" + strings.ToValidUTF8(text[len(text)-most:], "")
+		}
+		fmt.Printf("\nfailed: %s\n%s\n%s\n", nameOf(spec), spec.FailureLocation(), text)
 	}
 }
 

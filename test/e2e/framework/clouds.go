@@ -84,7 +84,7 @@ while True:
 	if err != nil {
 		return err
 	}
-	_, err = c.cluster.WaitContainer(ctx, pod, SDKContainer, Patience, Terminated)
+	_, err = c.cluster.WaitContainer(ctx, pod, SDKContainer, Terminated)
 	return errors.Join(err, pods.Delete(ctx, pod.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}))
 }
 

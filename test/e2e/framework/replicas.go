@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -32,19 +31,30 @@ func (c *Cluster) Replicas(ctx context.Context) ([]corev1.Pod, error) {
 
 // WaitReady waits until the desired number of replicas is ready and no other
 // replica exists.
-func (c *Cluster) WaitReady(ctx context.Context, timeout time.Duration) ([]corev1.Pod, error) {
-	var ready []corev1.Pod
-	err := process.Until(ctx, "ready replicas", timeout, func(ctx context.Context) (bool, error) {
+func (c *Cluster) WaitReady(ctx context.Context) ([]corev1.Pod, error) {
+	ctx, cancel := context.WithTimeout(ctx, Patience)
+	defer cancel()
+	var replicas []corev1.Pod
+	err := process.Poll(ctx, "ready replicas", func(ctx context.Context) error {
 		deployment, err := c.AppsV1().Deployments(Namespace).Get(ctx, Deployment, metav1.GetOptions{})
 		if err != nil {
-			return false, err
+			return err
 		}
-		if ready, err = c.Replicas(ctx); err != nil {
-			return false, err
+		if replicas, err = c.Replicas(ctx); err != nil {
+			return err
 		}
-		return len(ready) == int(*deployment.Spec.Replicas) && !slices.ContainsFunc(ready, func(p corev1.Pod) bool { return !isReady(&p) }), nil
+		want, ready := int(*deployment.Spec.Replicas), 0
+		for i := range replicas {
+			if isReady(&replicas[i]) {
+				ready++
+			}
+		}
+		if len(replicas) != want || ready != want {
+			err = fmt.Errorf("got %d replicas of which %d are ready, want %d", len(replicas), ready, want)
+		}
+		return err
 	})
-	return ready, err
+	return replicas, err
 }
 
 func isReady(pod *corev1.Pod) bool {

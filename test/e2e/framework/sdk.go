@@ -108,24 +108,24 @@ func (c *Clouds) DebugOptions() ([]byte, error) {
 }
 
 // WaitContainer waits until done reports true for the state of a container, and
-// returns the pod.
-func (c *Cluster) WaitContainer(ctx context.Context, pod *corev1.Pod, container string, timeout time.Duration, done func(*corev1.ContainerState) bool) (*corev1.Pod, error) {
+// returns the pod. An error of the container is not the end: the kubelet tries again, for
+// example if the container engine took too long.
+func (c *Cluster) WaitContainer(ctx context.Context, pod *corev1.Pod, container string, done func(*corev1.ContainerState) bool) (*corev1.Pod, error) {
+	ctx, cancel := context.WithTimeout(ctx, Patience)
+	defer cancel()
 	var last *corev1.Pod
-	var state *corev1.ContainerState
-	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, timeout, true, func(ctx context.Context) (bool, error) {
-		var err error
-		if last, err = c.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{}); err != nil {
-			return false, err
+	err := process.Poll(ctx, fmt.Sprintf("container %s of pod %s/%s", container, pod.Namespace, pod.Name), func(ctx context.Context) error {
+		got, err := c.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
+		if err != nil {
+			return err
 		}
-		// An error of a container is not the end: the kubelet tries again, for example if the
-		// container engine took too long.
-		state = containerState(last, container)
-		return done(state), nil
+		if state := containerState(got, container); !done(state) {
+			return fmt.Errorf("got the state %v, want another one", state)
+		}
+		last = got
+		return nil
 	})
-	if err != nil {
-		return nil, fmt.Errorf("container %s of pod %s/%s: got %v, want another state: %w", container, pod.Namespace, pod.Name, state, err)
-	}
-	return last, nil
+	return last, err
 }
 
 // Terminated reports whether the container has ended, for WaitContainer.

@@ -43,9 +43,9 @@ func onTerminal(ctx context.Context, directory string, columns uint16, args ...s
 	return code, progress.ReplaceAllString(strings.ReplaceAll(<-text, "\r\n", "\n"), "")
 }
 
-// progress matches the lines in which a command tells a terminal what it is waiting for. It
-// writes them after two seconds, as on a slow machine.
-var progress = regexp.MustCompile(`(?m)^.* \.\.\.\n`)
+// progress matches what a command says while it waits, as on a slow machine. A request can take
+// several lines of a terminal.
+var progress = regexp.MustCompile(`(?ms)^waiting for .*?\s\.\.\.\n|^[^\n]* \.\.\.\n`)
 
 // colours matches the sequences that make a text coloured or bold.
 var colours = regexp.MustCompile("\x1b\\[[0-9;]*m")

@@ -105,7 +105,7 @@ var _ = DescribeTableSubtree("Installed with", Ordered, func(install method) {
 	})
 
 	It("renews its serving certificate without an outage", func(ctx SpecContext) {
-		replicas, err := cluster.WaitReady(ctx, expect.Patience)
+		replicas, err := cluster.WaitReady(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		before, err := servedSerials(ctx, replicas)
 		Expect(err).NotTo(HaveOccurred())
@@ -146,7 +146,7 @@ var _ = DescribeTableSubtree("Installed with", Ordered, func(install method) {
 	})
 
 	It("denies only pods that need credentials, to be tried again, when one of two replicas is killed", once, func(ctx SpecContext) {
-		replicas, err := cluster.WaitReady(ctx, expect.Patience)
+		replicas, err := cluster.WaitReady(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(replicas).To(HaveLen(2))
 		restarts := framework.Container(&replicas[0], "webhook").RestartCount
@@ -168,14 +168,14 @@ var _ = DescribeTableSubtree("Installed with", Ordered, func(install method) {
 	})
 
 	It("is rolled out without an outage", once, func(ctx SpecContext) {
-		old, err := cluster.WaitReady(ctx, expect.Patience)
+		old, err := cluster.WaitReady(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		unharmed(ctx, "the Deployment was rolled", func() {
 			_, err := cluster.Run(ctx, "kubectl", "rollout", "restart", "deployment/"+framework.Deployment, "--namespace", framework.Namespace)
 			Expect(err).NotTo(HaveOccurred())
 			_, err = cluster.Run(ctx, "kubectl", "rollout", "status", "deployment/"+framework.Deployment, "--namespace", framework.Namespace, "--timeout", expect.Patience.String())
 			Expect(err).NotTo(HaveOccurred())
-			replicas, err := cluster.WaitReady(ctx, expect.Patience)
+			replicas, err := cluster.WaitReady(ctx)
 			Expect(err).NotTo(HaveOccurred())
 			for i := range replicas {
 				Expect(old).NotTo(ContainElement(HaveField("Name", replicas[i].Name)))
@@ -186,12 +186,12 @@ var _ = DescribeTableSubtree("Installed with", Ordered, func(install method) {
 	It("is not harmed by mixed abuse from inside the cluster while pods are created", once, func(ctx SpecContext) {
 		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "target", Annotations: abuse.LongestIdentity()}}
 		Expect(podstream.CreateServiceAccount(ctx, cluster.CoreV1().ServiceAccounts(namespace), account)).To(Succeed())
-		before, err := cluster.WaitReady(ctx, expect.Patience)
+		before, err := cluster.WaitReady(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		start := metav1.Now()
 		counts := during(ctx, "10 seconds of mixed abuse", func() { abuseReplicas(ctx, before, namespace) })
 		AddReportEntry("pods with an identity", counts.Identity.String())
-		after, err := cluster.WaitReady(ctx, expect.Patience)
+		after, err := cluster.WaitReady(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(restarts(after)).To(Equal(restarts(before)))
 		for i := range after {
@@ -204,14 +204,14 @@ var _ = DescribeTableSubtree("Installed with", Ordered, func(install method) {
 	})
 
 	It("denies only pods that need credentials while all replicas are dead, and recovers by itself", once, func(ctx SpecContext) {
-		replicas, err := cluster.WaitReady(ctx, expect.Patience)
+		replicas, err := cluster.WaitReady(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		stop, err := cluster.KillPods(ctx, replicas)
 		Expect(err).NotTo(HaveOccurred())
 		during(ctx, "every replica was dead, and came back by itself", func() {
 			Expect(stream.Await(ctx, around, func(c *podstream.Counts) int { return c.Identity.Failures() })).To(Succeed(), "denials")
 			Expect(stop(ctx)).To(Succeed())
-			_, err := cluster.WaitReady(ctx, expect.Patience)
+			_, err := cluster.WaitReady(ctx)
 			Expect(err).NotTo(HaveOccurred())
 		})
 		// The node learns of a ready replica later than this suite.

@@ -14,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/lanyard-dev/lanyard/test/e2e/clouds/journal"
-	"github.com/lanyard-dev/lanyard/test/e2e/expect"
 	"github.com/lanyard-dev/lanyard/test/e2e/framework"
 )
 
@@ -200,7 +199,7 @@ func scale(ctx context.Context, replicas string) {
 	GinkgoHelper()
 	_, err := cluster.Run(ctx, "kubectl", "scale", "deployment/"+framework.Deployment, "--namespace", framework.Namespace, "--replicas", replicas)
 	Expect(err).NotTo(HaveOccurred())
-	_, err = cluster.WaitReady(ctx, expect.Patience)
+	_, err = cluster.WaitReady(ctx)
 	Expect(err).NotTo(HaveOccurred())
 }
 

@@ -143,7 +143,7 @@ func installed(ctx context.Context) {
 	isInstalled = true
 	Expect(install.Up(ctx, cluster)).To(Succeed())
 	atTheEnd(func(ctx context.Context) error { return install.Down(ctx, cluster) })
-	Expect(cluster.WaitReady(ctx, expect.Patience)).To(HaveLen(2))
+	Expect(cluster.WaitReady(ctx)).To(HaveLen(2))
 	setUp(ctx, shop, nil, shopAccounts)
 	setUp(ctx, staging, nil, stagingAccounts)
 	setUp(ctx, legacy, map[string]string{"lanyard.dev/inject": "disabled"}, legacyAccounts)

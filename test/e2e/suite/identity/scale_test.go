@@ -93,7 +93,7 @@ func newDeployment(ctx context.Context, name string, gates ...corev1.PodScheduli
 // replica.
 func growWhileKilling(ctx context.Context, step int, sizes map[*appsv1.Deployment]int) {
 	GinkgoHelper()
-	replicas, err := cluster.WaitReady(ctx, expect.Patience)
+	replicas, err := cluster.WaitReady(ctx)
 	Expect(err).NotTo(HaveOccurred())
 	var done func(context.Context) error
 	if step == 0 {

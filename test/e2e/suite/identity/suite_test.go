@@ -47,7 +47,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	Expect(err).NotTo(HaveOccurred())
 	Expect(install.Up(ctx, cluster)).To(Succeed())
 	DeferCleanup(func(ctx SpecContext) error { return install.Down(ctx, cluster) })
-	Expect(cluster.WaitReady(ctx, expect.Patience)).To(HaveLen(2))
+	Expect(cluster.WaitReady(ctx)).To(HaveLen(2))
 	checker.Cluster = cluster
 	checker.Clouds, err = cluster.StartClouds(ctx, identities.Trust)
 	Expect(err).NotTo(HaveOccurred())

@@ -130,7 +130,7 @@ func runOnNode(ctx context.Context, node, program string, args ...string) {
 		},
 	}, metav1.CreateOptions{})
 	Expect(err).NotTo(HaveOccurred())
-	ended, err := cluster.WaitContainer(ctx, pod, container.Name, expect.Patience, framework.Terminated)
+	ended, err := cluster.WaitContainer(ctx, pod, container.Name, framework.Terminated)
 	Expect(err).NotTo(HaveOccurred())
 	Expect(ended.Status.ContainerStatuses[0].State.Terminated.ExitCode).To(BeZero())
 	Expect(cluster.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{})).To(Succeed())

@@ -38,13 +38,13 @@ var _ = It("A verified start waits for the clouds, and says what is wrong", func
 	refused := checker.Create(ctx, namespace, verifiedPod("unverified", "--timeout=20s"))
 
 	By("reading what kubectl describe shows about them")
-	_, err := cluster.WaitContainer(ctx, refused, verifier, expect.Patience, framework.Terminated)
+	_, err := cluster.WaitContainer(ctx, refused, verifier, framework.Terminated)
 	Expect(err).NotTo(HaveOccurred())
 	Expect(cluster.Run(ctx, "kubectl", "describe", "pod", refused.Name, "--namespace", namespace)).To(SatisfyAll(
 		ContainSubstring("AWS denies the token of identity/unverified: AccessDenied"),
 		ContainSubstring("Repair: let the trust policy of "+identities.Role), ContainSubstring("the subject system:serviceaccount:identity:unverified"),
 		ContainSubstring("Commands: lanyard trust aws unverified --namespace identity")))
-	_, err = cluster.WaitContainer(ctx, lost, framework.SDKContainer, expect.Patience, framework.Started)
+	_, err = cluster.WaitContainer(ctx, lost, framework.SDKContainer, framework.Started)
 	Expect(err).NotTo(HaveOccurred(), "verify: warn does not keep a pod from starting")
 	Expect(cluster.Run(ctx, "kubectl", "describe", "pod", lost.Name, "--namespace", namespace)).To(SatisfyAll(
 		ContainSubstring("cannot reach AWS: "), ContainSubstring("Repair: allow the pod to reach sts.eu-central-1.amazonaws.com")))
@@ -61,7 +61,7 @@ var _ = It("A verified start waits for the clouds, and says what is wrong", func
 
 	By("starting a pod that the cloud accepts at once")
 	prompt := checker.Create(ctx, namespace, verifiedPod("verified"))
-	_, err = cluster.WaitContainer(ctx, prompt, framework.SDKContainer, expect.Patience, framework.Terminated)
+	_, err = cluster.WaitContainer(ctx, prompt, framework.SDKContainer, framework.Terminated)
 	Expect(err).NotTo(HaveOccurred())
 	Expect(logOf(ctx, prompt)).NotTo(ContainSubstring("denies"))
 	trusted()

@@ -7,7 +7,6 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
-	"github.com/lanyard-dev/lanyard/test/e2e/expect"
 	"github.com/lanyard-dev/lanyard/test/e2e/framework"
 	"github.com/lanyard-dev/lanyard/test/e2e/identities"
 )
@@ -39,7 +38,7 @@ var _ = Describe("Without Lanyard", Ordered, func() {
 		Expect(cluster.WaitInjected(ctx, namespace, "three-clouds")).To(Succeed())
 		_, err := cluster.Run(ctx, "kubectl", "scale", "deployment/"+framework.Deployment, "--namespace", framework.Namespace, "--replicas", "0")
 		Expect(err).NotTo(HaveOccurred())
-		_, err = cluster.WaitReady(ctx, expect.Patience)
+		_, err = cluster.WaitReady(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		checker.InEachLanguage(ctx, namespace, "webhook down, no guard", "three-clouds", identities.Nothing())
 	})

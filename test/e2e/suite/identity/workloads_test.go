@@ -109,7 +109,7 @@ var _ = Describe("kubectl debug", func() {
 
 	BeforeEach(func(ctx SpecContext) {
 		pod = checker.Create(ctx, namespace, framework.SDKPod("three-clouds", framework.Go, append([]string{"--forever"}, framework.AllClouds()...)...))
-		_, err := cluster.WaitContainer(ctx, pod, framework.SDKContainer, expect.Patience, framework.Started)
+		_, err := cluster.WaitContainer(ctx, pod, framework.SDKContainer, framework.Started)
 		Expect(err).NotTo(HaveOccurred())
 	})
 

@@ -51,7 +51,7 @@ func beside() {
 		checker.Begin(name, framework.Go, granted)
 		_, err := cluster.Run(ctx, "kubectl", "scale", "deployment/"+framework.Deployment, "--namespace", framework.Namespace, "--replicas", "0")
 		Expect(err).NotTo(HaveOccurred())
-		_, err = cluster.WaitReady(ctx, expect.Patience)
+		_, err = cluster.WaitReady(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		Eventually(ctx, webhookResponds).ShouldNot(Succeed())
 		// The webhook for ServiceAccounts has failurePolicy Fail.

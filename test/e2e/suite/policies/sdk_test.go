@@ -33,7 +33,7 @@ func sdks() {
 		once.Name, sidecar.Name, sidecar.RestartPolicy = "init", "sidecar", new(corev1.ContainerRestartPolicyAlways)
 		pod.Spec.InitContainers = []corev1.Container{once, sidecar}
 		pod = checker.Create(ctx, namespace, pod)
-		_, err := cluster.WaitContainer(ctx, pod, framework.SDKContainer, expect.Patience, framework.Started)
+		_, err := cluster.WaitContainer(ctx, pod, framework.SDKContainer, framework.Started)
 		Expect(err).NotTo(HaveOccurred())
 		checker.Debug(ctx, pod)
 		for _, container := range []string{once.Name, sidecar.Name, framework.SDKContainer, expect.Debugger} {
