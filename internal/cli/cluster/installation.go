@@ -306,7 +306,8 @@ func OwnerName(owner *metav1.OwnerReference) string {
 // Paused is the result of ByHand for a Deployment that kubectl rollout resume resumes.
 const Paused = "it is paused"
 
-// ByHand returns why a change of the template would not replace the pods, or "" if it would.
+// ByHand returns the reason why a change of the template would not replace the pods, or "" if it
+// would.
 func (k *Kind) ByHand(object *unstructured.Unstructured) string {
 	if k.Kind == "Pod" {
 		return "no controller replaces it: delete it, and create it again"
