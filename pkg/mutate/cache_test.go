@@ -5,6 +5,7 @@ package mutate_test
 
 import (
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
@@ -12,7 +13,7 @@ import (
 )
 
 // A cluster may have any number of ServiceAccounts.
-func TestACacheKeepsALimitedNumberOfEntries(t *testing.T) {
+func TestACacheKeepsALimitedAmountOfMemory(t *testing.T) {
 	t.Parallel()
 	settings := newSettings(t)
 	var cache mutate.Cache
@@ -32,15 +33,25 @@ func TestACacheKeepsALimitedNumberOfEntries(t *testing.T) {
 	if prepare("a", "x") != first {
 		t.Error("got a new entry for the same ServiceAccount, want the one of the cache")
 	}
+	_, one := cache.Size()
 	if prepare("a", "y") == first {
 		t.Error("got the entry of the former annotations")
 	}
-	for i := range mutate.MaxCached {
-		if prepare("a"+strconv.Itoa(i), "x"); cache.Len() > mutate.MaxCached {
-			t.Fatalf("got %d entries, want at most %d", cache.Len(), mutate.MaxCached)
+	if entries, bytes := cache.Size(); entries != 1 || bytes != one {
+		t.Errorf("got %d entries of %d bytes, want the new one in place of the old one of %d", entries, bytes, one)
+	}
+	prepare("long", strings.Repeat("x", 100))
+	if _, bytes := cache.Size(); bytes-one < one+100 {
+		t.Errorf("got %d bytes for an entry of 100 bytes more than one of %d", bytes-one, one)
+	}
+	fit := mutate.MaxCachedBytes / one
+	for i := range fit {
+		prepare(strconv.Itoa(i), "x")
+		if _, bytes := cache.Size(); bytes > mutate.MaxCachedBytes {
+			t.Fatalf("got %d bytes, want at most %d", bytes, mutate.MaxCachedBytes)
 		}
 	}
-	if cache.Len() != 1 {
-		t.Errorf("got %d entries, want the one after the cache was full", cache.Len())
+	if entries, bytes := cache.Size(); entries >= fit || bytes != entries*one {
+		t.Errorf("got %d entries of %d bytes, want those of %d after the cache was full", entries, bytes, fit)
 	}
 }

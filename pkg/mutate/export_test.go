@@ -13,7 +13,8 @@ var (
 	LacksMount   = lacksMount
 )
 
-// MaxCached is the most entries of a Cache, and Len their number.
-const MaxCached = maxCached
+// MaxCachedBytes is the most memory of a Cache.
+const MaxCachedBytes = maxCachedBytes
 
-func (c *Cache) Len() int { return len(c.entries) }
+// Size returns the number of the entries, and their memory.
+func (c *Cache) Size() (entries, bytes int) { return len(c.entries), c.bytes }
