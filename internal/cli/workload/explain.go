@@ -49,9 +49,9 @@ type input struct {
 	Probe *Answer
 	// Installation is nil if the user may not read it.
 	Installation *cluster.Installation
-	// Askers are the ServiceAccounts of the namespace that ask for an identity, and Elsewhere the
-	// namespaces with one of the same name. They are only set if the ServiceAccount itself asks for
-	// nothing.
+	// Askers contains the ServiceAccounts of the namespace that ask for an identity, and Elsewhere
+	// the namespaces in which one with the same name does. They are only set if the ServiceAccount
+	// itself asks for nothing.
 	Askers    []string
 	Elsewhere []string
 }
@@ -200,11 +200,10 @@ func explain(in *input) *Explanation {
 
 // secrets returns a finding for each Secret that the pod takes variables from.
 func (in *input) secrets() (found []finding.Finding) {
-	text, err := json.Marshal(in.Sent)
-	if err != nil || !in.asks() {
+	if !in.asks() {
 		return nil
 	}
-	_, secrets, _ := sourcesOf(text) // the API server reports what is wrong with the template of a custom kind
+	_, secrets, _ := sourcesOf(in.text()) // the API server reports what is wrong with the template of a custom kind
 	for _, name := range secrets {
 		found = append(found, finding.Finding{
 			Status: finding.NotApplicable, About: "secret/" + name, Reason: "secret_not_read",
@@ -333,7 +332,7 @@ func (in *input) injected() NewPod {
 		n.Warnings = in.warnings()
 		return n
 	}
-	if shadows := in.shadows(decision); len(shadows) > 0 {
+	if shadows, _ := in.variables.shadows(in.text(), decision); len(shadows) > 0 {
 		f := &shadows[0]
 		n.Status, n.Reason = finding.Failed, string(f.Reason)
 		n.Text, n.Fix = n.Text+", but SDKs in its container "+f.Container+" may ignore it: "+f.Detail, f.Fix
@@ -360,20 +359,6 @@ func ownCredentials(containers []Container) (name string, own *mutate.Finding) {
 	return name, own
 }
 
-// shadows returns the findings about variables of the pod Sent that make SDKs ignore the
-// credentials.
-func (in *input) shadows(decision *mutate.Decision) []mutate.Finding {
-	text, err := json.Marshal(in.Sent)
-	if err != nil {
-		return nil
-	}
-	found, err := in.variables.shadows(text, decision)
-	if err != nil { // the pod template of a custom kind has a mistake
-		return nil
-	}
-	return found
-}
-
 // warnings returns the webhook's warnings about the pod Sent. explain shows them if it cannot
 // compute the findings itself, because it may not read the ServiceAccount or the settings.
 func (in *input) warnings() []string {
@@ -391,6 +376,9 @@ func (in *input) insists() NewPod {
 // checkFix is the fix if a webhook does not respond.
 const checkFix = "See: lanyard check"
 
+// cannotCall is in front of the error of a call.
+const cannotCall = "the API server cannot call Lanyard: "
+
 // fixes are the fixes by reason.
 var fixes = map[reason.Reason]string{
 	reason.IdentityRequired:   "Annotate the ServiceAccount: controllers then create the pods when they retry.",
@@ -404,18 +392,10 @@ var fixes = map[reason.Reason]string{
 	reason.Overloaded:         "Try again. If the error persists, run: lanyard check",
 }
 
-// denials contains the sentence before the message, and the fix, of a denial by its
-// origin. ByLanyard has fixes, and ByNoCall has callFix.
-var denials = map[Denier][2]string{
-	ByNoCall:     {"the API server cannot call Lanyard: ", ""},
-	ByFailedCall: {"", "Restore the webhook that the message names, or ask its owner. Lanyard did not deny the pod."},
-	ByOther:      {"", "Correct the pod template, or ask the owner of the policy, quota or webhook that the message names. Lanyard did not deny the pod."},
-}
-
 // denied returns the reason for the denial of a new pod.
 func (in *input) denied() NewPod {
 	denial := in.Answer.Denial
-	n := problem(Denied, denial.Reason, denials[denial.By][0]+denial.Message, denials[denial.By][1])
+	n := problem(Denied, denial.Reason, denial.Message, "")
 	switch {
 	case denial.By == ByGuard && in.absent():
 		n.Text, n.Fix = "the guard of a removed installation denies new pods", in.removal()
@@ -429,15 +409,20 @@ func (in *input) denied() NewPod {
 	case denial.By == ByLanyard:
 		n.Fix = fixes[denial.Reason]
 	case denial.By == ByNoCall:
+		n.Text = cannotCall + denial.Message
 		n.Fix, n.Link = callFix(denial.Message)
-	case denial.By == ByGuard && !in.called:
+	case denial.By == ByFailedCall:
+		n.Fix = "Restore the webhook that the message names, or ask its owner. Lanyard did not deny the pod."
+	case denial.By == ByOther:
+		n.Fix = "Correct the pod template, or ask the owner of the policy, quota or webhook that the message names. Lanyard did not deny the pod."
+	case !in.called:
 		return in.insists()
-	case denial.By == ByGuard && in.ServiceAccount != nil && !in.asks() && in.Sent.GetLabels()[annotations.IdentityLabel] != "":
+	case in.ServiceAccount != nil && !in.asks() && in.Sent.GetLabels()[annotations.IdentityLabel] != "":
 		n.Fix = fixes[reason.ForeignInjection]
-	case denial.By == ByGuard && in.unreachable() != "":
-		n.Text = "the guard denies new pods, because the API server cannot call Lanyard: " + in.unreachable()
+	case in.unreachable() != "":
+		n.Text = "the guard denies new pods, because " + cannotCall + in.unreachable()
 		n.Fix, n.Link = callFix(in.unreachable())
-	case denial.By == ByGuard:
+	default:
 		n.Text, n.Fix = "the guard denies new pods: Lanyard did not inject a container that needs credentials", checkFix
 		if decision, _ := in.decide(); leavesNothing(decision) {
 			return in.deniedByItsLists(decision)
@@ -470,17 +455,19 @@ func (in *input) unreachable() string {
 	return in.Probe.Denial.Message
 }
 
+// text returns the JSON of the pod Sent, which was made from JSON.
+func (in *input) text() []byte {
+	text, _ := json.Marshal(in.Sent)
+	return text
+}
+
 // decide computes the webhook's decision about the pod Sent. Both results are nil if the
 // ServiceAccount was not read.
 func (in *input) decide() (*mutate.Decision, error) {
 	if in.ServiceAccount == nil {
 		return nil, nil
 	}
-	text, err := json.Marshal(in.Sent)
-	if err != nil {
-		return nil, err
-	}
-	return decide(in.Settings, &in.Namespace.ObjectMeta, in.ServiceAccount, text)
+	return decide(in.Settings, &in.Namespace.ObjectMeta, in.ServiceAccount, in.text())
 }
 
 // without returns the reason why a new pod gets no credentials.
@@ -589,7 +576,7 @@ func (in *input) uncalled() NewPod {
 		n.Outcome, n.Text = injected.Excluded, "Lanyard is not called for the pod: the objectSelector of the webhook "+cluster.PodWebhook+" does not select it"
 		n.Fix = "Correct the labels of the pod template, or the objectSelector."
 	case in.unreachable() != "":
-		n.Text = "the API server cannot call Lanyard: " + in.unreachable()
+		n.Text = cannotCall + in.unreachable()
 		n.Fix, n.Link = callFix(in.unreachable())
 	case in.Probe != nil && in.Probe.Problem() != nil && !in.Probe.Denial.ShowsCall():
 		n.Text, n.Fix = "the API server did not call Lanyard for this pod. The cause is unknown, because the probe pod was not created: "+in.Probe.Problem().Error(), checkFix

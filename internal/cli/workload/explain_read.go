@@ -5,7 +5,6 @@ package workload
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -189,11 +188,7 @@ func (x *explainer) ownerOf(ctx context.Context, reference *metav1.OwnerReferenc
 
 // variables reads the ConfigMaps that containers take variables from, as far as they can be read.
 func (x *explainer) variables(ctx context.Context, in *input) error {
-	text, err := json.Marshal(in.Sent)
-	if err != nil {
-		return err
-	}
-	names, _, _ := sourcesOf(text) // the API server reports what is wrong with the template of a custom kind
+	names, _, _ := sourcesOf(in.text()) // the API server reports what is wrong with the template of a custom kind
 	for _, name := range names {
 		if err := in.readConfigMap(ctx, x.typed, name); err != nil && !apierrors.IsNotFound(err) && !x.lacks(err, "the variables in the ConfigMap "+name) {
 			return fmt.Errorf("configmap %s: %w", name, err)

@@ -52,7 +52,7 @@ type reader struct {
 	// namespaces are the namespaces to look at.
 	namespaces map[string]*Namespace
 	// objects are the results of get for one namespace, and for explain.
-	objects map[reference]result
+	objects map[objectID]readObject
 	// known is an answer that explain has already, or nil.
 	known *known
 	// missing are the findings about parts that the user may not read.
@@ -66,17 +66,17 @@ type known struct {
 	answer *Answer
 }
 
-// reference identifies an object, and result is what the API server returned for it.
-type (
-	reference struct {
-		schema.GroupVersionResource
-		namespace, name string
-	}
-	result struct {
-		*unstructured.Unstructured
-		err error
-	}
-)
+// objectID identifies an object.
+type objectID struct {
+	schema.GroupVersionResource
+	namespace, name string
+}
+
+// readObject is what the API server returned for an object.
+type readObject struct {
+	*unstructured.Unstructured
+	err error
+}
 
 // query selects the pods to look at.
 type query struct {
@@ -102,7 +102,7 @@ func newReader(ctx context.Context, c *command.CLI, q *query) (*reader, error) {
 	// Pods are large, and faster to read in this form.
 	config.ContentType = "application/vnd.kubernetes.protobuf"
 	config.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
-	r := &reader{CLI: c, query: *q, settings: s, unread: c.Webhook.Unread, namespaces: map[string]*Namespace{}, objects: map[reference]result{}}
+	r := &reader{CLI: c, query: *q, settings: s, unread: c.Webhook.Unread, namespaces: map[string]*Namespace{}, objects: map[objectID]readObject{}}
 	if r.typed, err = kubernetes.NewForConfig(config); err == nil {
 		r.metadata, err = metadata.NewForConfig(config)
 	}
@@ -331,7 +331,7 @@ func (r *reader) readWorkload(ctx context.Context, row *Row) error {
 
 // get reads an object, once.
 func (r *reader) get(ctx context.Context, resource schema.GroupVersionResource, namespace, name string) (*unstructured.Unstructured, error) {
-	id := reference{resource, namespace, name}
+	id := objectID{resource, namespace, name}
 	read, known := r.objects[id]
 	if !known {
 		read.Unstructured, read.err = r.untyped.Resource(resource).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
@@ -53,7 +54,7 @@ func TestARowHasEachFactOfItsPodsOnce(t *testing.T) {
 		Pods: 9, States: map[injected.State]int{Shadowed: 2, injected.Stale: 1, injected.Without: 1, injected.Unknown: 3, injected.Current: 2},
 		Shadows: []mutate.Finding{shadow}, Differences: []injected.Difference{difference}, Problem: "a; b", Local: "no right",
 	}
-	if diff := cmp.Diff(want, row); diff != "" {
+	if diff := cmp.Diff(want, row, cmpopts.IgnoreUnexported(Row{})); diff != "" {
 		t.Errorf("row (-want +got):\n%s", diff)
 	}
 }

@@ -452,6 +452,14 @@ func (n *Namespace) row(serviceAccount string) Row {
 	return Row{Namespace: n.Name, ServiceAccount: serviceAccount, Providers: found.providers, Guard: found.guard, GuardProblem: found.problem}
 }
 
+// noGuard returns why the ServiceAccount is not guarded despite the label, or "" if it is or lacks it.
+func (r *Row) noGuard() string {
+	if r.Guard != cluster.GuardOff {
+		return ""
+	}
+	return r.GuardProblem
+}
+
 // setWorkload sets the workload.
 func (r *Row) setWorkload(name string) {
 	typeName, _, _ := strings.Cut(name, "/")

@@ -130,7 +130,7 @@ type statusResult struct {
 	titled bool
 	// restarted and left are the outdated pods that a restart replaces, and the others.
 	restarted, left outdated
-	// noGuard is the Row.GuardProblem of the workloads that are not guarded despite the label.
+	// noGuard is the Row.noGuard of the workloads.
 	noGuard string
 	// local contains the namespaces whose pods were evaluated here, by the reason.
 	local map[string][]string
@@ -172,10 +172,7 @@ func (r *statusResult) add(rows []Row, found []finding.Finding) {
 			}
 		}
 		if !r.stale || row.Outdated() > 0 || row.Problem != "" {
-			r.Workloads = append(r.Workloads, *row)
-			if row.Guard == cluster.GuardOff {
-				r.noGuard = cmp.Or(r.noGuard, row.GuardProblem)
-			}
+			r.Workloads, r.noGuard = append(r.Workloads, *row), cmp.Or(r.noGuard, row.noGuard())
 		}
 	}
 }
@@ -216,7 +213,7 @@ func (r *statusResult) conclude() {
 }
 
 // outdated returns the findings that pods must be replaced. object limits the restart to the pods
-// of an object, or is empty.
+// of an object, unless it is empty.
 func (r *statusResult) outdated(object string) (found []finding.Finding) {
 	add := func(of outdated, format string, args ...any) {
 		found = append(found, finding.Finding{
