@@ -169,7 +169,7 @@ func TestStaticWebhookNeedsAURL(t *testing.T) {
 		"../../deploy/base/40-deployment.yaml":                   "has no ValidatingWebhookConfiguration",
 	} {
 		streams, _, _, notes := genericiooptions.NewTestIOStreams()
-		if code := cli.Run(t.Context(), []string{"lanyard", "policies", "--webhook", file, "--static", dir}, streams); code != 1 || !strings.Contains(notes.String(), want) {
+		if code := cli.Run(t.Context(), []string{"lanyard", "policies", "--webhook", file, "--static", dir}, streams); code != 2 || !strings.Contains(notes.String(), want) {
 			t.Errorf("%s: got exit code %d and notes %s, want %q", file, code, notes, want)
 		}
 	}
