@@ -17,7 +17,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
 )
 
-// served are responses of an API server: discovery, two namespaces, the issuer, and a token.
+// served are responses of an API server: discovery, two namespaces, the issuer, and a token. The
+// host of the issuer counts as public, and refuses connections. A name would be looked up.
 var served = map[string]string{
 	"GET /version":                         `{"gitVersion":"v1.37.2"}`,
 	"GET /api/v1/namespaces/default":       `{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"default"}}`,
@@ -28,7 +29,7 @@ var served = map[string]string{
 	"GET /api/v1": `{"kind":"APIResourceList","groupVersion":"v1","resources":[{"name":"serviceaccounts","kind":"ServiceAccount","namespaced":true,"shortNames":["sa"],"singularName":"serviceaccount","verbs":["get","list"]}]}`,
 	"GET /apis":   `{"kind":"APIGroupList","groups":[]}`,
 	"GET /api/v1/namespaces/namespace-000/serviceaccounts/account-000": `{"kind":"ServiceAccount","apiVersion":"v1","metadata":{"namespace":"namespace-000","name":"account-000"}}`,
-	"GET /.well-known/openid-configuration":                            `{"issuer":"https://issuer.example.com","jwks_uri":"https://issuer.example.com/jwks"}`,
+	"GET /.well-known/openid-configuration":                            `{"issuer":"https://0.0.0.0:1","jwks_uri":"https://0.0.0.0:1/jwks"}`,
 	"GET /openid/v1/jwks":                                              `{"keys":[{"kty":"RSA","kid":"a","n":"AAAA","e":"AQAB"}]}`,
 }
 

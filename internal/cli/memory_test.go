@@ -22,7 +22,7 @@ import (
 func TestTheStartOfACommandTakesLittleMemory(t *testing.T) {
 	t.Parallel()
 	const limit = 2 << 20
-	command := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^$") // with the packages of lanyard
+	command := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^$") //nolint:gosec // this test, with the packages of lanyard
 	command.Env = append(os.Environ(), "GODEBUG=inittrace=1")
 	trace, err := command.CombinedOutput()
 	if err != nil {

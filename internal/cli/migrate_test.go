@@ -107,7 +107,7 @@ func TestManifestsAreLimited(t *testing.T) {
 	}{
 		"migrate --from=eks -f " + dir: {command.ExitOK, 2, "not read: " + dir + "/" + tooLarge},
 		"migrate --from=eks -f " + one: {command.ExitFailed, 0, "error: " + dir + "/" + tooLarge},
-		"policies --compile " + one:    {command.ExitFound, 0, "error: " + dir + "/" + tooLarge},
+		"policies --compile " + one:    {command.ExitFailed, 0, "error: " + dir + "/" + tooLarge},
 		"inject --recursive -f " + dir: {command.ExitFailed, 0, "b.yaml: the files have more than 16777216 bytes; pass fewer files"},
 	} {
 		code, out, errOut := runOffline(t, "", strings.Fields(args)...)

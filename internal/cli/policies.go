@@ -5,6 +5,7 @@ package cli
 
 import (
 	"cmp"
+	"context"
 	_ "embed"
 	"errors"
 	"fmt"
@@ -41,14 +42,7 @@ func newPoliciesCommand(c *command.CLI) *cobra.Command {
 		if errs := validation.IsDNS1123Subdomain(name); len(errs) > 0 {
 			return command.Usagef("--name %q: %s", name, errs[0])
 		}
-		if err := readConfig(file, &source); err != nil {
-			return fmt.Errorf("--config: %w", err)
-		}
-		s, err := cluster.PolicySettings(&source)
-		if err != nil {
-			return err
-		}
-		text, err := k.generate(cmd.Context(), s, name, &source)
+		text, err := k.fromFlags(cmd.Context(), name, file, &source)
 		if err != nil {
 			return err
 		}
@@ -71,6 +65,18 @@ func newPoliciesCommand(c *command.CLI) *cobra.Command {
 	cmd.Flags().StringSliceVar(&source.Providers, "providers", nil, "Comma-separated providers to include. Defaults to all.")
 	cmd.Flags().StringSliceVar(&source.ReservedAudiences, "reserved-audiences", nil, "Comma-separated audiences of the API server, such as the issuer. The policies deny tokens with these audiences. Common audiences of API servers are always included.")
 	return cmd
+}
+
+// fromFlags returns the text to print for the settings in a configuration file, if any, and in source.
+func (k *compiler) fromFlags(ctx context.Context, name, file string, source *policies.Source) (string, error) {
+	if err := readConfig(file, source); err != nil {
+		return "", fmt.Errorf("--config: %w", err)
+	}
+	s, err := cluster.PolicySettings(source)
+	if err != nil {
+		return "", err
+	}
+	return k.generate(ctx, s, name, source)
 }
 
 // readConfig reads a configuration file, if any.

@@ -55,7 +55,7 @@ func TestTheDifferencesOfAForgottenFlagAreOneFinding(t *testing.T) {
 	}
 }
 
-// The flags decide about the text. A setting that policies cannot have is a finding.
+// The flags determine the text. A setting that policies do not support is a finding.
 func TestPolicies(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "config.yaml")

@@ -26,7 +26,7 @@ func newVersionCommand(c *command.CLI) *cobra.Command {
 	var o command.Output
 	var client bool
 	cmd := command.New(versionHelp, command.NoArgs, func(cmd *cobra.Command, _ []string) error {
-		result := &versions{Client: program{version.Version(), runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH}, absent: "unknown", local: client}
+		result := &versions{Client: program{version.Version(), runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH}}
 		var err error
 		if !client {
 			err = result.read(cmd.Context(), c)
@@ -44,9 +44,8 @@ type versions struct {
 	Kubernetes string `json:"kubernetes,omitempty"`
 	// Webhooks are the installations, or nil if they are unknown.
 	Webhooks []installation `json:"webhooks,omitempty"`
-	// absent describes the webhook without an installation.
+	// absent describes the webhook without an installation. It is empty if no cluster was asked.
 	absent string
-	local  bool
 }
 
 type program struct {
@@ -66,6 +65,7 @@ type installation struct {
 
 // read reads the versions in the cluster. The error is about the versions that are unknown.
 func (v *versions) read(ctx context.Context, c *command.CLI) error {
+	v.absent = "unknown"
 	client, _, err := c.Clients()
 	if err != nil {
 		return err
@@ -100,7 +100,7 @@ func (v *versions) read(ctx context.Context, c *command.CLI) error {
 
 func (v *versions) Print(p *command.Page) {
 	rows := [][]string{{"lanyard", fmt.Sprintf("%s (%s, %s)", v.Client.Version, v.Client.GoVersion, v.Client.Platform)}}
-	if !v.local {
+	if v.absent != "" {
 		rows = append(rows, []string{"Kubernetes", cmp.Or(v.Kubernetes, "unknown")})
 	}
 	for _, w := range v.Webhooks {
@@ -110,7 +110,7 @@ func (v *versions) Print(p *command.Page) {
 		}
 		rows = append(rows, []string{"webhook", text})
 	}
-	if !v.local && len(v.Webhooks) == 0 {
+	if v.absent != "" && len(v.Webhooks) == 0 {
 		rows = append(rows, []string{"webhook", v.absent})
 	}
 	p.Table(0, rows)

@@ -1,24 +1,40 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package version returns the version of a program's build.
+// Package version returns the version of Lanyard in a program.
 package version
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"runtime"
 	"runtime/debug"
 )
 
-// Version returns the version of the main module: v1.2.3 for a tag, and a
-// pseudo-version that contains the commit otherwise. A build without version control
-// returns "(devel)".
+// module is the path of the module that this package is in.
+const module = "github.com/lanyard-dev/lanyard"
+
+// Version returns the version of Lanyard in this program: v1.2.3 for a tag, and for other
+// commits a pseudo-version with the commit in it. A build without version control has
+// "(devel)".
 func Version() string {
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
-		return info.Main.Version
+	if info, ok := debug.ReadBuildInfo(); ok {
+		return of(info)
 	}
-	return "unknown"
+	return unknown
+}
+
+const unknown = "unknown"
+
+// of returns the version in a program that is Lanyard's, or that embeds it.
+func of(info *debug.BuildInfo) string {
+	for _, m := range append([]*debug.Module{&info.Main}, info.Deps...) {
+		if m.Path == module {
+			return cmp.Or(cmp.Or(m.Replace, m).Version, unknown) // a directory has no version
+		}
+	}
+	return unknown
 }
 
 // Page returns the address of a file of the repository, such as docs/install/upgrade.md#upgrade,

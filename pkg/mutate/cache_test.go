@@ -12,7 +12,7 @@ import (
 )
 
 // A cluster may have any number of ServiceAccounts.
-func TestACacheKeepsALimitedNumberOfEntries(t *testing.T) {
+func TestACacheKeepsALimitedNumberOfBytes(t *testing.T) {
 	t.Parallel()
 	settings := newSettings(t)
 	var cache mutate.Cache
@@ -35,12 +35,16 @@ func TestACacheKeepsALimitedNumberOfEntries(t *testing.T) {
 	if prepare("a", "y") == first {
 		t.Error("got the entry of the former annotations")
 	}
-	for i := range mutate.MaxCached {
-		if prepare("a"+strconv.Itoa(i), "x"); cache.Len() > mutate.MaxCached {
-			t.Fatalf("got %d entries, want at most %d", cache.Len(), mutate.MaxCached)
+	emptied := false
+	for i := range 1000 {
+		prepare("a"+strconv.Itoa(i), "x")
+		entries, counted, sum := cache.Used()
+		if counted != sum || sum > mutate.MaxCachedBytes {
+			t.Fatalf("got %d bytes for entries of %d bytes, want the same, and at most %d", counted, sum, mutate.MaxCachedBytes)
 		}
+		emptied = emptied || i > 0 && entries == 1
 	}
-	if cache.Len() != 1 {
-		t.Errorf("got %d entries, want the one after the cache was full", cache.Len())
+	if !emptied {
+		t.Error("got a cache that was never full")
 	}
 }

@@ -235,7 +235,7 @@ func (c *Choice) insists(why string) error {
 		c.name(), annotations.Inject, annotations.Insist, why)}
 }
 
-// cause returns why the pod is not injected.
+// cause returns the reason why the pod is not injected.
 func (d *Decision) cause() string {
 	if len(d.Findings) == 0 {
 		return string(d.Reason)

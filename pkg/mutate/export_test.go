@@ -13,7 +13,13 @@ var (
 	LacksMount   = lacksMount
 )
 
-// MaxCached is the most entries of a Cache, and Len their number.
-const MaxCached = maxCached
+// MaxCachedBytes is the limit of a Cache.
+const MaxCachedBytes = maxCachedBytes
 
-func (c *Cache) Len() int { return len(c.entries) }
+// Used returns the number of entries, the bytes that the Cache counts, and those of its entries.
+func (c *Cache) Used() (entries, counted, sum int) {
+	for _, entry := range c.entries {
+		sum += entry.bytes()
+	}
+	return len(c.entries), c.bytes, sum
+}

@@ -66,7 +66,7 @@ func (c *Choice) Prepare(serviceAccount *annotations.Object) (*Prepared, error) 
 // that a pod asks for, any number of entries of one ServiceAccount.
 const (
 	// maxCachedBytes is the memory of all entries. An entry for three clouds takes about 15 kB.
-	maxCachedBytes = 5 << 19
+	maxCachedBytes = 2 << 20
 	// An entry takes less than entryBytes, and copiesOfText times the texts of its annotations
 	// and variables.
 	entryBytes, copiesOfText = 4 << 10, 8

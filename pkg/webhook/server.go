@@ -41,8 +41,8 @@ func NewServer(o ctrlwebhook.Options) ctrlwebhook.Server {
 }
 
 // NewPort returns a server for the metrics or probes of a manager, with the limits of
-// lanyard-webhook: at most 32 connections, short headers and short timeouts. Use it instead
-// of the manager's own servers, which accept headers of 1 MiB, for which net/http may
+// lanyard-webhook: at most 32 connections, short headers, no bodies and short timeouts. Use it
+// instead of the manager's own servers, which accept headers of 1 MiB, for which net/http may
 // allocate 30 MiB, and wait 32 seconds for a silent client.
 func NewPort(name, address string, handler http.Handler) *manager.Server {
 	log := ctrl.Log.WithName("lanyard").WithName(name)

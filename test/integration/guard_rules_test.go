@@ -700,8 +700,8 @@ func restrict(pod *corev1.Pod) {
 	pod.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{AllowPrivilegeEscalation: new(false), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}}
 }
 
-// randomPod has mounts at, below and far from the token path, opts out now and
-// then, and leaves some of its containers out by a valid list.
+// randomPod returns a pod with mounts at, below and far from the token path, which
+// sometimes opts out, or excludes some of its containers with a valid list.
 func randomPod(seed uint64) *corev1.Pod {
 	GinkgoHelper()
 	r := rand.New(rand.NewPCG(seed, 2))

@@ -72,7 +72,7 @@ func (b *built) run(t *testing.T, environment []string, script string) (string, 
 	command := exec.CommandContext(t.Context(), "bash", "-c", script)
 	command.Dir = b.directory
 	command.Env = append(command.Environ(), "PATH="+filepath.Join(b.directory, "fakes")+":"+os.Getenv("PATH"),
-		"REGISTRY=registry.example/team", "RELEASE_SUMS="+b.sums, "GITHUB_OUTPUT="+filepath.Join(b.directory, "outputs"))
+		"REGISTRY=registry.example/team", "LC_ALL=C", "RELEASE_SUMS="+b.sums, "GITHUB_OUTPUT="+filepath.Join(b.directory, "outputs"))
 	command.Env = append(command.Env, environment...)
 	output, err := command.CombinedOutput()
 	return string(output), err

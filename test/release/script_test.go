@@ -85,7 +85,8 @@ func releaseTree(t *testing.T, stale string) string {
 func release(t *testing.T, directory string, arguments ...string) (string, error) {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), "bash", append([]string{filepath.Join(directory, "hack/release.sh")}, arguments...)...)
-	command.Env = append(command.Environ(), "REGISTRY=registry.example/team")
+	// bash warns of a locale that the machine lacks.
+	command.Env = append(command.Environ(), "REGISTRY=registry.example/team", "LC_ALL=C")
 	output, err := command.CombinedOutput()
 	return string(output), err
 }

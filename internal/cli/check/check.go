@@ -28,10 +28,10 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/workload"
 	"github.com/lanyard-dev/lanyard/internal/finding"
 	"github.com/lanyard-dev/lanyard/internal/peer"
+	"github.com/lanyard-dev/lanyard/internal/probe"
 	"github.com/lanyard-dev/lanyard/internal/texts"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/pkg/mutate/injected"
-	"github.com/lanyard-dev/lanyard/policies"
 )
 
 // Version checks the version of the API server, for example v1.36.3.
@@ -105,7 +105,7 @@ func Registration(mutating *admissionregistrationv1.MutatingWebhookConfiguration
 	for _, want := range []struct{ name, purpose string }{
 		{cluster.PodWebhook, "injects pods"},
 		{cluster.ServiceAccountWebhook, "labels ServiceAccounts"},
-		{cluster.ProbeWebhook, "lets checks see the errors of the API server"},
+		{probe.Webhook, "lets checks see the errors of the API server"},
 	} {
 		if cluster.Entry(mutating, want.name) == nil {
 			incomplete("MutatingWebhookConfiguration %s has no webhook %s, which %s", mutating.Name, want.name, want.purpose)
@@ -388,15 +388,6 @@ func Attempts(tried []finding.Finding, servers int) finding.Finding {
 	return finding.Passed("the API server can call the webhook: it did in %d of %s", passed, of)
 }
 
-// fences are the policies other than the guard, by the suffixes of their names. inPolicies is
-// the suffix in an installation by policies, or empty if that needs no such fence. without
-// describes the risk without the fence.
-var fences = []struct{ suffix, inPolicies, without string }{
-	{cluster.FenceMarks, policies.KeepMarks(""), "users who may write the status of a pod can change the annotations that Lanyard wrote on it"},
-	{cluster.FenceServiceAccounts, policies.LimitServiceAccounts(""), "very large ServiceAccounts can slow down the API server"},
-	{cluster.FenceRegistration, "", "anyone with the webhook's token can change its webhook configurations"},
-}
-
 // Fences checks the policies that restrict writes. selfManaged reports whether the webhook
 // issues its own certificate and so may write its webhook configurations. unread is the error
 // if that is unknown.
@@ -406,17 +397,17 @@ func Fences(mutating *admissionregistrationv1.MutatingWebhookConfiguration, poli
 	}
 	guarded := slices.ContainsFunc(cluster.GuardPolicies(mutating), func(name string) bool { return policies.Policies[name] != nil })
 	var found []finding.Finding
-	for _, fence := range fences {
-		wrong := policies.Denies(mutating.Name + fence.suffix)
+	for _, fence := range cluster.Fences() {
+		wrong := policies.Denies(mutating.Name + fence.Suffix)
 		switch {
 		case wrong == "":
-		case fence.suffix == cluster.FenceServiceAccounts && !guarded: // only the guard reads ServiceAccounts
-		case fence.suffix == cluster.FenceRegistration && unread != nil:
+		case fence.Suffix == cluster.FenceServiceAccounts && !guarded: // only the guard reads ServiceAccounts
+		case fence.Suffix == cluster.FenceRegistration && unread != nil:
 			found = append(found, maybeFence(wrong, unread))
-		case fence.suffix == cluster.FenceRegistration && !selfManaged:
+		case fence.Suffix == cluster.FenceRegistration && !selfManaged:
 		default:
 			found = append(found, finding.Warn("fence_missing", "Install the fences.", fencesPage,
-				"%s: %s", wrong, fence.without))
+				"%s: %s", wrong, fence.Without))
 		}
 	}
 	return orPassed(found, "the fences are in place")
@@ -425,13 +416,13 @@ func Fences(mutating *admissionregistrationv1.MutatingWebhookConfiguration, poli
 // PolicyFences checks the fences of an installation by policies. Compiled policies do not
 // read ServiceAccounts, so they need no limit on their size.
 func PolicyFences(p *cluster.Injecting) (found []finding.Finding) {
-	for _, fence := range fences {
-		if fence.inPolicies == "" || p.Source.Compiled && fence.suffix == cluster.FenceServiceAccounts {
+	for _, fence := range cluster.Fences() {
+		if fence.InPolicies == "" || p.Source.Compiled && fence.Suffix == cluster.FenceServiceAccounts {
 			continue
 		}
-		if wrong := p.Fences.Denies(p.Prefix() + fence.inPolicies); wrong != "" {
+		if wrong := p.Fences.Denies(p.Prefix() + fence.InPolicies); wrong != "" {
 			found = append(found, finding.Warn("fence_missing", applyPolicies, "policies.md",
-				"%s: %s", wrong, fence.without))
+				"%s: %s", wrong, fence.Without))
 		}
 	}
 	return orPassed(found, "the fences are in place")

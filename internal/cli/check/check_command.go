@@ -137,8 +137,8 @@ func (k *checkCommand) checkValues(cmd *cobra.Command) error {
 	return nil
 }
 
-// lookUntil runs the checks. With --wait, it runs them again until none fails, and shows
-// the findings of the last time.
+// lookUntil runs the checks. With --wait, it repeats them until none fails, and shows
+// the findings of the last round.
 func (k *checkCommand) lookUntil(ctx context.Context) error {
 	if k.wait == 0 {
 		return k.look(ctx)

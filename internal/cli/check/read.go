@@ -335,7 +335,7 @@ func (k *checkCommand) exchangeTokens(ctx context.Context) error {
 	if k.serviceAccount != "" || *k.Flags.Namespace != "" {
 		target.Namespace = k.namespace
 	}
-	if err := command.Exists(ctx, k.client, target.Namespace); err != nil {
+	if command.Exists(ctx, k.client, target.Namespace) != nil {
 		k.add("exchange", noNamespace(k.namespace))
 		return nil
 	}
@@ -506,7 +506,7 @@ func (k *checkCommand) dryRuns(ctx context.Context, asker *workload.Asker, regis
 		called = k.attempt(ctx, namespace, pod, called)
 	}
 	// Without an entry for the probe, the API server stores a pod without calling the webhook.
-	registered := registration != nil && cluster.Entry(registration, cluster.ProbeWebhook) != nil
+	registered := registration != nil && cluster.Entry(registration, probe.Webhook) != nil
 	if called.Status == finding.OK && tried.Status != finding.OK && !registered && !probe.Denied(answer.Problem()) {
 		called = finding.Skip("not_known", "Ask an administrator for the ClusterRole lanyard-view.", "operations/README.md#rights-of-readers",
 			"could not determine whether the API server called the webhook: the webhook configurations were not read")

@@ -130,7 +130,7 @@ func (k *trustCommand) runBundle(ctx context.Context) error {
 func (k *trustCommand) readBundle(s *command.Selection) ([]*CredentialsRequest, error) {
 	reader := &bundleReader{note: k.Note}
 	err := s.EachText(k.In, maxBundle, func(name string, text []byte) error {
-		return command.EachDocument(name, bytes.NewReader(text), func(_, object []byte) error { return reader.add(object, false) })
+		return command.EachManifest(name, bytes.NewReader(text), reader.add)
 	})
 	if err != nil {
 		return nil, err

@@ -190,7 +190,6 @@ func TestMistakesInBundles(t *testing.T) {
 		"one account in two requests":    {valid + "\n---\n" + strings.ReplaceAll(valid, `"a"`, `"b"`), "credentialsrequest b: spec.secretRef: team/creds is also in credentialsrequest a", nil},
 		"two mistakes":                   {request("a", "{}") + "\n---\n" + request("b", "{}"), "credentialsrequest b", nil},
 		"a field twice":                  {"kind: A\nkind: B\n", "standard input: document 1: ", nil},
-		"a list in a list":               {"apiVersion: v1\nkind: List\nitems: [{apiVersion: v1, kind: List, items: []}]\n", "a List is in a list: write its items into the outer list", nil},
 		"no request":                     {"kind: ConfigMap\napiVersion: v1\n", "no CredentialsRequest found", nil},
 		"too much":                       {strings.Repeat("# a comment\n", 1<<20), "standard input: the files have more than 8388608 bytes", nil},
 		"no account of AWS":              {valid, "--role-arn-prefix is missing", []string{"--role-arn-prefix", ""}},

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 )
@@ -68,15 +69,8 @@ const (
 	featureSetAnnotation = "release.openshift.io/feature-set"
 )
 
-// rawRequest contains the fields of a CredentialsRequest. spec and providerSpec are decoded strictly,
-// because an unknown field may restrict the permissions.
-type rawRequest struct {
-	metav1.TypeMeta   `json:",inline"`
-	metav1.ObjectMeta `json:"metadata"`
-	Spec              json.RawMessage   `json:"spec"`
-	Items             []json.RawMessage `json:"items"` // of a list
-}
-
+// rawSpec is the spec of a request. It and providerSpec are decoded strictly, because an unknown field may
+// restrict the permissions.
 type rawSpec struct {
 	SecretRef           struct{ Name, Namespace string } `json:"secretRef"`
 	ProviderSpec        json.RawMessage                  `json:"providerSpec"`
@@ -116,40 +110,19 @@ type bundleReader struct {
 	errs []error
 }
 
-// add adds an object, or the objects of a list, in JSON. It ignores other kinds of objects. inList
-// reports whether the object is in a list.
-func (b *bundleReader) add(text []byte, inList bool) error {
-	var raw rawRequest
-	// An object of another kind may have other fields of these names.
-	if err := json.Unmarshal(text, &raw.TypeMeta); err != nil || raw.Kind == "" {
-		return nil //nolint:nilerr // not an object of Kubernetes
-	}
-	isRequest := raw.APIVersion == credentialsRequestVersion && raw.Kind == "CredentialsRequest"
-	isList := raw.Kind == "List" || raw.APIVersion == credentialsRequestVersion && raw.Kind == "CredentialsRequestList"
-	if !isRequest && !isList {
+// add adds the object if it is a request.
+func (b *bundleReader) add(object *unstructured.Unstructured) error {
+	if object.GetAPIVersion() != credentialsRequestVersion || object.GetKind() != "CredentialsRequest" {
 		return nil
 	}
-	if isList && inList { // each level would decode all levels below it again
-		return fmt.Errorf("a %s is in a list: write its items into the outer list", raw.Kind)
-	}
-	if err := json.Unmarshal(text, &raw); err != nil {
-		return err
-	}
-	for _, item := range raw.Items {
-		if err := b.add(item, true); err != nil {
-			return err
-		}
-	}
-	if !isRequest {
+	name, annotations := object.GetName(), object.GetAnnotations()
+	if annotations[deleteAnnotation] == "true" || annotations[featureSetAnnotation] != "" {
+		b.note("credentialsrequest %s is left out: it has the annotation %s or %s", name, deleteAnnotation, featureSetAnnotation)
 		return nil
 	}
-	if raw.Annotations[deleteAnnotation] == "true" || raw.Annotations[featureSetAnnotation] != "" {
-		b.note("credentialsrequest %s is left out: it has the annotation %s or %s", raw.Name, deleteAnnotation, featureSetAnnotation)
-		return nil
-	}
-	request, err := newCredentialsRequest(&raw)
+	request, err := newCredentialsRequest(name, object.Object["spec"])
 	if err != nil {
-		b.errs = append(b.errs, fmt.Errorf("credentialsrequest %s: %w", raw.Name, err))
+		b.errs = append(b.errs, fmt.Errorf("credentialsrequest %s: %w", name, err))
 		return nil
 	}
 	b.requests = append(b.requests, request)
@@ -194,13 +167,13 @@ func (b *bundleReader) of(cloud string) (requests []*CredentialsRequest, err err
 
 // newCredentialsRequest returns the request, or an error that names the invalid or
 // unsupported field.
-func newCredentialsRequest(raw *rawRequest) (*CredentialsRequest, error) {
+func newCredentialsRequest(name string, fields any) (*CredentialsRequest, error) {
 	var spec rawSpec
-	if err := strict("spec", raw.Spec, &spec); err != nil {
+	if err := strict("spec", json.RawMessage(compact(fields)), &spec); err != nil {
 		return nil, err
 	}
 	r := &CredentialsRequest{
-		Name: raw.Name, Namespace: spec.SecretRef.Namespace, Secret: spec.SecretRef.Name,
+		Name: name, Namespace: spec.SecretRef.Namespace, Secret: spec.SecretRef.Name,
 		ServiceAccounts: spec.ServiceAccountNames, TokenPath: spec.CloudTokenPath,
 	}
 	names := [][2]string{{"metadata.name", r.Name}, {"spec.secretRef.name", r.Secret}, {"spec.secretRef.namespace", r.Namespace}}

@@ -181,7 +181,7 @@ func TestAPartWithoutCommands(t *testing.T) {
 func TestMistakesInTheArgumentsOfTrust(t *testing.T) {
 	t.Parallel()
 	for want, args := range map[string][]string{
-		"got 1 argument, want a provider and a ServiceAccount: lanyard trust aws|azure|gcp|PROVIDER NAME":                {"cart"},
+		"the provider or the ServiceAccount is missing: write lanyard trust aws|azure|gcp|PROVIDER NAME":                 {"cart"},
 		"the name of a ServiceAccount is missing: trust aws NAME":                                                        {"aws", "serviceaccount"},
 		`"cart,pay" is not the name of a ServiceAccount, and several names are separate arguments: a lowercase RFC 1123`: {"aws", "cart,pay"},
 		"serviceaccount cart is named twice":                                                                             {"aws", "cart", "sa/cart"},

@@ -26,15 +26,13 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/lanyard-dev/lanyard/internal/peer"
-	"github.com/lanyard-dev/lanyard/internal/probe"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
-// Names of the webhooks in the webhook configurations.
+// Names of the webhooks in the webhook configurations, besides probe.Webhook.
 const (
 	PodWebhook            = "pods.lanyard.dev"
 	ServiceAccountWebhook = "serviceaccounts.lanyard.dev"
-	ProbeWebhook          = probe.Webhook
 )
 
 // Find returns the mutating webhook configurations of Lanyard, usually one.
@@ -308,7 +306,8 @@ func OwnerName(owner *metav1.OwnerReference) string {
 // Paused is the result of ByHand for a Deployment that kubectl rollout resume resumes.
 const Paused = "it is paused"
 
-// ByHand returns why a change of the template would not replace the pods, or "" if it would.
+// ByHand returns the reason why a change of the template would not replace the pods, or "" if it
+// would.
 func (k *Kind) ByHand(object *unstructured.Unstructured) string {
 	if k.Kind == "Pod" {
 		return "no controller replaces it: delete it, and create it again"

@@ -14,6 +14,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/options"
 	"github.com/lanyard-dev/lanyard/internal/peer"
+	"github.com/lanyard-dev/lanyard/internal/probe"
 	"github.com/lanyard-dev/lanyard/internal/provider"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/test/support/webhook"
@@ -39,7 +40,7 @@ func TestFindIsNotMisledByNames(t *testing.T) {
 	if len(found) != 1 || found[0].Name != "release-lanyard" {
 		t.Errorf("got %v, want release-lanyard", found)
 	}
-	for _, name := range []string{cluster.PodWebhook, cluster.ServiceAccountWebhook, cluster.ProbeWebhook} {
+	for _, name := range []string{cluster.PodWebhook, cluster.ServiceAccountWebhook, probe.Webhook} {
 		if cluster.Entry(&own, name) == nil {
 			t.Errorf("deploy/ has no webhook %s", name)
 		}

@@ -30,6 +30,24 @@ const (
 	FenceRegistration    = "-guard-registration"
 )
 
+// Fence is a policy other than the guard: it restricts writes.
+type Fence struct {
+	// Suffix ends its name beside a webhook, and InPolicies in an installation by policies, or is empty if
+	// that needs no such fence.
+	Suffix, InPolicies string
+	// Without describes the risk without it.
+	Without string
+}
+
+// Fences returns all fences.
+func Fences() []Fence {
+	return []Fence{
+		{FenceMarks, policies.KeepMarks(""), "users who may write the status of a pod can change the annotations that Lanyard wrote on it"},
+		{FenceServiceAccounts, policies.LimitServiceAccounts(""), "very large ServiceAccounts can slow down the API server"},
+		{FenceRegistration, "", "anyone with the webhook's token can change its webhook configurations"},
+	}
+}
+
 // Guard returns the first problem with the guard of an installation, or "". See Denies.
 func (p *Policies) Guard(configuration *admissionregistrationv1.MutatingWebhookConfiguration) (wrong string) {
 	for _, name := range GuardPolicies(configuration) {

@@ -296,9 +296,6 @@ func Remove(left []Leftover) string {
 // guards are the name suffixes of policies that deny pods without credentials.
 var guards = []string{GuardPods, GuardInjected, policies.DenyPods("")}
 
-// fences are the name suffixes of the other policies.
-var fences = []string{FenceMarks, FenceServiceAccounts, FenceRegistration, policies.KeepMarks(""), policies.LimitServiceAccounts("")}
-
 // Leftovers returns Lanyard's policies that belong to no installation.
 func (c *Survey) Leftovers(ctx context.Context) ([]Leftover, error) {
 	installation, err := c.Installation(ctx)
@@ -316,7 +313,13 @@ func (c *Survey) Leftovers(ctx context.Context) ([]Leftover, error) {
 	if p := installation.Policies; p != nil {
 		owners = append(owners, p.Prefix())
 	}
-	suffixes := slices.Concat(guards, fences)
+	suffixes := slices.Clone(guards)
+	for _, fence := range Fences() {
+		suffixes = append(suffixes, fence.Suffix)
+		if fence.InPolicies != "" {
+			suffixes = append(suffixes, fence.InPolicies)
+		}
+	}
 	var found []Leftover
 	for i := range all.Bindings {
 		b := &all.Bindings[i]

@@ -55,28 +55,38 @@ func (s *Selection) EachFile(stdin io.Reader, do func(name string, r io.Reader) 
 			}
 			continue
 		}
-		visitors, err := resource.ExpandPathsToFileVisitors(nil, name, s.Files.Recursive, resource.FileExtensions, nil)
+		paths, err := s.expand(name)
 		if err != nil {
 			return err
 		}
-		if len(visitors) == 0 {
-			return fmt.Errorf("%s: no file in this directory ends with %s; --recursive also reads directories below it", name, strings.Join(resource.FileExtensions, ", "))
-		}
-		for _, visitor := range visitors {
-			file, _ := visitor.(*resource.FileVisitor)
-			if isHidden(name, file.Path) {
-				continue
-			}
-			text, err := os.Open(file.Path)
+		for _, path := range paths {
+			text, err := os.Open(path)
 			if err != nil {
 				return err
 			}
-			if err := errors.Join(do(file.Path, text), text.Close()); err != nil {
+			if err := errors.Join(do(path, text), text.Close()); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// expand returns the paths of the files that a name stands for.
+func (s *Selection) expand(name string) (paths []string, err error) {
+	visitors, err := resource.ExpandPathsToFileVisitors(nil, name, s.Files.Recursive, resource.FileExtensions, nil)
+	if err != nil {
+		return nil, err
+	}
+	if len(visitors) == 0 {
+		return nil, fmt.Errorf("%s: no file in this directory ends with %s; --recursive also reads directories below it", name, strings.Join(resource.FileExtensions, ", "))
+	}
+	for _, visitor := range visitors {
+		if file, _ := visitor.(*resource.FileVisitor); !isHidden(name, file.Path) {
+			paths = append(paths, file.Path)
+		}
+	}
+	return paths, nil
 }
 
 // isHidden reports whether a file is in a hidden directory below dir, such as .git.

@@ -282,7 +282,7 @@ func (d *Denial) ShowsCall() bool { return d != nil && (d.By == ByLanyard || d.B
 func (d *Denial) isOthers() bool { return d != nil && (d.By == ByOther || d.By == ByFailedCall) }
 
 // ownWebhook matches the name of a webhook of Lanyard in the message of a failed call.
-var ownWebhook = regexp.MustCompile(regexp.QuoteMeta(`"`+cluster.PodWebhook+`"`) + "|" + regexp.QuoteMeta(`"`+cluster.ProbeWebhook+`"`))
+var ownWebhook = regexp.MustCompile(regexp.QuoteMeta(`"`+cluster.PodWebhook+`"`) + "|" + regexp.QuoteMeta(`"`+probe.Webhook+`"`))
 
 // lanyardDenial matches a denial by Lanyard, also by its policies: a reason and a message.
 var lanyardDenial = regexp.MustCompile(` denied (?:the )?request: lanyard: ([a-z_]+): (?s:(.*))$`)

@@ -49,9 +49,9 @@ type input struct {
 	Probe *Answer
 	// Installation is nil if the user may not read it.
 	Installation *cluster.Installation
-	// Askers are the ServiceAccounts of the namespace that ask for an identity, and Elsewhere the
-	// namespaces with one of the same name. They are only set if the ServiceAccount itself asks for
-	// nothing.
+	// Askers contains the ServiceAccounts of the namespace that ask for an identity, and Elsewhere
+	// the namespaces in which one with the same name does. They are only set if the ServiceAccount
+	// itself asks for nothing.
 	Askers    []string
 	Elsewhere []string
 }

@@ -213,7 +213,7 @@ func (r *statusResult) conclude() {
 }
 
 // outdated returns the findings that pods must be replaced. object limits the restart to the pods
-// of an object, or is empty.
+// of an object, unless it is empty.
 func (r *statusResult) outdated(object string) (found []finding.Finding) {
 	add := func(of outdated, format string, args ...any) {
 		found = append(found, finding.Finding{

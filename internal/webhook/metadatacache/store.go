@@ -42,7 +42,8 @@ type store struct {
 // Memory of an object besides its text. A test compares the sum with the heap.
 const (
 	entryBytes      = 112 // in the map of the store, and the allocations of the name
-	annotatedBytes  = 496 // an Object and its map of annotations
+	objectBytes     = 80  // an Object
+	annotatedBytes  = 416 // its map of annotations
 	annotationBytes = 32
 )
 
@@ -52,7 +53,10 @@ func size(id types.NamespacedName, object *annotations.Object) int64 {
 	if object == nil {
 		return int64(n)
 	}
-	n += annotatedBytes + len(object.Label)
+	n += objectBytes + len(object.Label)
+	if len(object.Annotations) > 0 {
+		n += annotatedBytes
+	}
 	for key, value := range object.Annotations {
 		n += annotationBytes + len(key) + len(value)
 	}

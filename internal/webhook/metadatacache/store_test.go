@@ -120,13 +120,16 @@ func TestAListThatDoesNotFitIsKeptInPart(t *testing.T) {
 //
 //nolint:paralleltest // it measures the heap
 func TestTheSizeMatchesTheHeap(t *testing.T) {
-	for name, value := range map[string]int{"without annotations": 0, "with a role": 60, "with long annotations": 4000} {
+	for name, value := range map[string]int{"without annotations": 0, "with the label alone": -1, "with a role": 60, "with long annotations": 4000} {
 		t.Run(name, func(t *testing.T) {
 			c := bounded(t, 1<<40)
 			before := heap()
 			for i := range 5000 {
 				var pairs []string
-				if value > 0 {
+				switch {
+				case value < 0:
+					pairs = []string{label, "enabled"}
+				case value > 0:
 					pairs = []string{roleARN, strings.Repeat("x", value), expiry, "3600"}
 				}
 				if err := (reflectorStore{c}).Add(serviceAccount("namespace", fmt.Sprintf("app-%d", i), pairs...)); err != nil {

@@ -229,7 +229,7 @@ func TestAnnotationsOfOthersAreNotRead(t *testing.T) {
 	}
 }
 
-// The API server would reject the manifest.
+// The API server would reject such a manifest.
 func TestAValueThatIsNoBooleanIsNotTrue(t *testing.T) {
 	t.Parallel()
 	for value, want := range map[string]bool{`true`: true, `false`: false, `null`: false, `"true"`: false, `1`: false, `{"a":true}`: false, `[true]`: false} {
