@@ -29,8 +29,8 @@ import (
 
 const (
 	internal = "github.com/lanyard-dev/lanyard/internal/"
-	// maxNames limits the exported names of all packages together: 31 are reasons, 60 are about
-	// reading an injection back, and 7 about the verified start.
+	// maxNames limits the exported names of all packages together. Of these, 31 are reasons, 60
+	// are about reading an injection back, and 7 about the verified start.
 	maxNames = 393
 )
 
@@ -238,8 +238,8 @@ func TestEachPackageHasAnExampleAndASentenceOnStability(t *testing.T) {
 	}
 }
 
-// The example of pkg/mutate is a program of another module, too: it needs nothing of this
-// module but the packages below pkg/.
+// The example of pkg/mutate also works in another module: it needs only the packages
+// below pkg/ of this module.
 func TestAProgramOfAnotherModuleDecides(t *testing.T) {
 	t.Parallel()
 	root, err := filepath.Abs("..")
@@ -313,8 +313,8 @@ func TestEachKeyHasAConstant(t *testing.T) {
 	}
 }
 
-// An operator that validates annotations or injects its own pods links neither flags nor a
-// Kubernetes client.
+// An operator that validates annotations or injects its own pods must link neither flags
+// nor a Kubernetes client.
 func TestThePackagesLinkNeitherFlagsNorAClient(t *testing.T) {
 	t.Parallel()
 	unwanted := []string{"github.com/spf13/pflag", "github.com/spf13/cobra", "k8s.io/component-base", "k8s.io/client-go", "sigs.k8s.io/controller-runtime", "net/http"}

@@ -12,17 +12,17 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
-// Policies cannot call the functions of a provider, so this file contains them as
+// Policies cannot call the Go functions of a provider, so this file contains them as
 // expressions. A test in test/policies compares each pair, and needs the exported names.
 //
 // In an expression, {NAME} is a value, as in annotations.Values and in templates.
 
 // Functions are the functions of one provider, as expressions.
 type Functions struct {
-	// Expand has Parameter.Expand, by the name of the parameter. "value" is the value, and a
-	// {NAME} is the cluster's value of a parameter.
+	// Expand contains the expressions for Parameter.Expand, by the name of the parameter.
+	// "value" is the value, and {NAME} is the cluster's value of a parameter.
 	Expand map[string]string
-	// Derived has the values of Provider.Derive.
+	// Derived contains the values of Provider.Derive.
 	Derived []Derived
 	// File is the content of the credential file without profiles, or empty if there is none.
 	File string
@@ -32,8 +32,9 @@ type Functions struct {
 type Derived struct {
 	// Name is the name of the value, and Value is the expression.
 	Name, Value string
-	// Valid is false if the expression cannot have the value; empty for always true. Want
-	// then completes the sentence "the ServiceAccount ...".
+	// Valid is an expression that is false if Value cannot compute the value, or empty if
+	// it always can. Want completes the sentence "the ServiceAccount ..." about such a
+	// value.
 	Valid, Want string
 }
 
@@ -45,7 +46,7 @@ func FunctionsOf(p *annotations.Provider) Functions {
 			Expand: map[string]string{"role-arn": `value == '' || value.startsWith('arn:') ? value : {role-arn-prefix} + value`},
 			Derived: []Derived{{
 				Name: "default-session-name", Value: `{serviceaccount} + '@' + {namespace}`,
-				// CEL has no hash.
+				// CEL has no hash function.
 				Valid: `({serviceaccount} + '@' + {namespace}).size() <= 64`, Want: "has a session name of more than 64 characters, which policies cannot shorten",
 			}},
 		}
@@ -63,8 +64,8 @@ func FunctionsOf(p *annotations.Provider) Functions {
 // PodNameFits is provider.PodNameFits as an expression. "value" is the name.
 const PodNameFits = `value == '' || value.size() >= 2 && value.size() <= 64`
 
-// Checks returns the expression for the words about a value that is not valid; they are empty
-// for a valid value. "value" is the value.
+// Checks returns the expression for the message about an invalid value; it is empty for a
+// valid one. "value" is the value.
 func Checks(p *annotations.Parameter) string {
 	cases := []string{fmt.Sprintf("bytes(value).size() > %[1]d ? 'must have at most %[1]d bytes'", p.MaxBytes)}
 	for i := range p.Grammar.Checks {
@@ -120,8 +121,8 @@ func lower(pattern string) string {
 	return "value.matches(" + texts.QuoteCEL(pattern) + ") ? value.lowerAscii() : value"
 }
 
-// Neither a valid provider nor a valid e-mail has a character that JSON escapes. A token
-// file must not have one either.
+// Valid providers and e-mails contain no characters that JSON escapes. The path of the
+// token file must not contain any, either.
 const externalAccount = `'{"type":"external_account","audience":"//iam.googleapis.com/' + {workload-identity-provider} +
   '","subject_token_type":"urn:ietf:params:oauth:token-type:jwt","token_url":"https://sts.' + ` + universe + ` + '/v1/token"' +
   ',"credential_source":{"file":"' + {token-file}.replace('\\', '\\\\') + '","format":{"type":"text"}}' +
@@ -133,7 +134,8 @@ const externalAccount = `'{"type":"external_account","audience":"//iam.googleapi
 // universe is the domain of Google's APIs.
 const universe = `({universe-domain} == '' ? 'googleapis.com' : {universe-domain})`
 
-// projectOf is the project of the e-mail of the identity, or empty if the e-mail has none.
+// projectOf returns the expression for the project in the e-mail of the identity; it is empty if
+// the e-mail contains none.
 func projectOf(gcp *annotations.Provider) string {
 	users := gcp.Parameter("service-account").Grammar.Checks[0].AnyOf[0].String() // the service accounts of users
 	return `({service-account}.matches(` + texts.QuoteCEL(users) + `) ?

@@ -28,7 +28,8 @@ const (
 	profilePrincipals, onWindows = "profile-principals", "windows"
 )
 
-// Limits of compiled policies in bytes. A table is one expression, and so are the names in a condition.
+// Limits of compiled policies in bytes. A table is a single expression, and so are the names in a
+// condition.
 const (
 	// maxExpression limits the names or rows of an expression, which may have 100,000 code points
 	// (cel-go, parser.go). The rest is for what is around them.
@@ -44,7 +45,7 @@ type Account struct {
 	ServiceAccount, Namespace *annotations.Object
 }
 
-// StaticSuffix ends the names of the policies in files that an API server reads at its start
+// StaticSuffix ends the names of the policies in files that an API server reads at startup
 // (KEP-5793; apiserver/pkg/admission/plugin/manifest).
 const StaticSuffix = ".static.k8s.io"
 
@@ -59,8 +60,8 @@ type part struct {
 	Tables []string
 }
 
-// Compiled are policies with compiled identities, as YAML documents. An API server reads the two
-// kinds from different directories.
+// Compiled contains policies with compiled identities, as YAML documents. An API server reads
+// the two kinds from different directories.
 type Compiled struct{ Mutating, Validating string }
 
 // Text returns all documents.
@@ -150,8 +151,8 @@ func newRow(s *annotations.Settings, a *Account) (map[string]string, error) {
 	return row, nil
 }
 
-// checkVerify returns an error if the ServiceAccount asks for a verified start: policies add no
-// containers.
+// checkVerify returns an error if the ServiceAccount asks for a verified start, because
+// policies add no containers.
 func checkVerify(object *annotations.Object, account *annotations.ServiceAccount) error {
 	if account.Verify == "" {
 		return nil

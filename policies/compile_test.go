@@ -37,7 +37,7 @@ func compile(t *testing.T, file, suffix string, accounts ...policies.Account) (*
 	return policies.Compile(s, policies.DefaultName, suffix, &policies.Source{}, accounts)
 }
 
-// The values of a row are those that the rules of Go have.
+// The values of a row are the same as those of the rules in Go.
 func TestCompileEvaluates(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("a", 63)
@@ -66,7 +66,7 @@ func TestCompileEvaluates(t *testing.T) {
 	}
 }
 
-// A mistake is an error that names the ServiceAccount, and there is no text. All are named.
+// Mistakes are errors that name all ServiceAccounts with one, and there is no text.
 func TestCompileDenies(t *testing.T) {
 	t.Parallel()
 	limited := object("shop", "cart", roleKey, testRole)
@@ -95,9 +95,9 @@ func TestCompileDenies(t *testing.T) {
 	}
 }
 
-// The objects are strictly of the API's form, have the suffix, and refer to no parameter. Whatever
-// the number of identities, each expression and object is within its limit, and each ServiceAccount
-// is in exactly one policy, also where a table is full.
+// The objects are valid, have the suffix, and refer to no parameter. Whatever the number of
+// identities, each expression and object is within its limit, and each ServiceAccount is in exactly
+// one policy, even if a table is full.
 func TestCompiledPoliciesAreWithinTheLimits(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{1, 400, 2000, 9000} {

@@ -10,7 +10,7 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
-// CEL can neither follow a link nor walk up a path, so the policies have the paths.
+// CEL can neither follow a link nor walk up a path, so the policies contain the paths.
 
 // pathsAbove lists the clean directories above dir in a container, without the root.
 func pathsAbove(dir string) (above []string) {

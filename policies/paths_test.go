@@ -12,7 +12,7 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
-// The guard and the policies have the list, because CEL cannot walk up a path.
+// The guard and the policies contain the list, because CEL cannot walk up a path.
 func TestPathsAboveAreThoseThatThePathIsInside(t *testing.T) {
 	t.Parallel()
 	for dir, want := range map[string][]string{

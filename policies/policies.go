@@ -1,9 +1,9 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package policies makes the policies with which an API server injects by itself, without
-// lanyard-webhook: Kubernetes 1.36 or later. Settings go in, YAML comes out. The package
-// is pure: the same settings result in the same text.
+// Package policies generates the policies with which an API server injects by itself,
+// without lanyard-webhook, on Kubernetes 1.36 or later. The package is pure: the same
+// settings result in the same YAML.
 //
 // The rules are expressions of the Common Expression Language (CEL). Each is written once:
 //
@@ -51,8 +51,9 @@ func KeepMarks(name string) string { return name + "-keep-marks" }
 // LimitServiceAccounts returns the name of the fence for the size of labelled ServiceAccounts.
 func LimitServiceAccounts(name string) string { return name + "-limit-serviceaccounts" }
 
-// Source is the input of the command line from which policies were made. The policy that injects
-// has it in the annotation annotations.PoliciesSource, so that commands know the settings.
+// Source is the input of the command line from which policies were generated. The policy that
+// injects contains it in the annotation annotations.PoliciesSource, so that commands know the
+// settings.
 type Source struct {
 	// Config is the configuration file as JSON, or empty for the defaults.
 	Config json.RawMessage `json:"config,omitempty"`
@@ -60,7 +61,7 @@ type Source struct {
 	Providers []string `json:"providers,omitempty"`
 	// ReservedAudiences are audiences of the API server, next to the common ones.
 	ReservedAudiences []string `json:"reservedAudiences,omitempty"`
-	// Compiled reports whether the identities are in the policies, and not on ServiceAccounts.
+	// Compiled reports whether the policies contain the identities, instead of the ServiceAccounts.
 	Compiled bool `json:"compiled,omitempty"`
 }
 
@@ -74,8 +75,8 @@ var plainPath = regexp.MustCompile(`^(/[A-Za-z0-9._-]+)+$`)
 var files embed.FS
 
 // Generate returns the policies for the settings, as YAML documents. The source is only
-// recorded: Choose and the command line read it. Generate returns an error for a setting that
-// policies cannot have.
+// recorded, for Choose and the command line. Generate returns an error for a setting that
+// policies do not support.
 func Generate(s *annotations.Settings, name string, source *Source) (string, error) {
 	err := check(s)
 	if len(s.Mappings) > 0 {
@@ -89,7 +90,7 @@ func Generate(s *annotations.Settings, name string, source *Source) (string, err
 	return v.execute(v, source, "policies.yaml")
 }
 
-// execute executes a template with the data, which has the view.
+// execute executes a template with the data, which contains the view.
 func (v *view) execute(data any, source *Source, template string) (string, error) {
 	record, err := json.Marshal(source)
 	if err != nil {
@@ -122,7 +123,7 @@ func Choose(s *annotations.Settings, names []string) (*annotations.Settings, err
 	return &chosen, nil
 }
 
-// check returns an error for each setting that no policies can have.
+// check returns an error for each setting that policies do not support.
 func check(s *annotations.Settings) error {
 	var errs []error
 	if len(s.Peers) > 0 {
@@ -191,7 +192,7 @@ func inner(value string) string  { return "(" + value + ")" }
 func quoted(value string) string { return "strings.quote(" + value + ")" }
 func shown(value string) string  { return quoted(cut(value)) }
 
-// cut returns the expression for a text that is cut as a message has it.
+// cut returns the expression for a text that is truncated as in a message.
 func cut(value string) string {
 	return fmt.Sprintf("[%s].map(cut, cut.size() > %d ? cut.substring(0, %[2]d) + '...' : cut)[0]", value, texts.MaxShown)
 }

@@ -38,8 +38,7 @@ providers:
   environment: [{name: VAULT_ROLE, value: 'it''s ${role}'}]
 `
 
-// The text is six policies and six bindings, strictly of the API's form, and the same in
-// each run.
+// The text consists of six valid policies and six bindings, and is the same in each run.
 func TestGenerate(t *testing.T) {
 	t.Parallel()
 	for name, file := range map[string]string{"defaults": "", "a custom provider": vault} {
@@ -90,7 +89,7 @@ func TestGenerateSomeProviders(t *testing.T) {
 	}
 }
 
-// A setting that policies cannot have is an error, and not a difference.
+// A setting that policies do not support is an error, and is not ignored.
 func TestGenerateDenies(t *testing.T) {
 	t.Parallel()
 	identities := "identities: [{namespace: a, serviceAccount: b, annotations: {audience: c}}]"
@@ -114,12 +113,13 @@ func TestGenerateDenies(t *testing.T) {
 	}
 }
 
-// maxCELLines limits the expressions of the templates: who reviews the policies must read them. The 45
-// lines of compiled.yaml replace the 46 of account.yaml, and inject profiles and copies of tokens.
+// maxCELLines limits the expressions of the templates, because reviewers of the policies must read
+// them. The 45 lines of compiled.yaml replace the 46 of account.yaml, and inject profiles and
+// copies of tokens.
 const maxCELLines = 265
 
-// The templates have few lines of CEL. Lines that only have YAML, or only say which part is
-// there for which provider, do not count.
+// The templates contain few lines of CEL. Lines with only YAML, or only conditions of the
+// template, do not count.
 func TestCELIsShort(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("templates/*.yaml")

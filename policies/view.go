@@ -16,8 +16,8 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/mutate"
 )
 
-// view is what the templates read. Texts of the types in this file are expressions, except
-// names and keys.
+// view contains what the templates read. The strings in the types of this file are
+// expressions, except for names and keys.
 type view struct {
 	*annotations.Settings
 
@@ -31,12 +31,13 @@ type view struct {
 	// ReadOnlyKinds are the kinds of volumes that are always mounted read-only, and
 	// KindsWithReadOnly those that may be.
 	ReadOnlyKinds, KindsWithReadOnly []string
-	// Name begins the names of the policies, and Suffix ends them. Source is how they were made.
+	// Name begins the names of the policies, and Suffix ends them. Source is the input that they
+	// were generated from.
 	Name, Suffix, Source string
 	// Compiled reports whether ServiceAccounts are rows of tables, and not parameters.
 	Compiled bool
 	// Known are the keys that a ServiceAccount may have, without the prefix. KnownNames are
-	// the full keys, as a message has them.
+	// the full keys, for messages.
 	Known, KnownNames []string
 	// ProfileKeys begin the keys of profiles, without the prefix.
 	ProfileKeys []string
@@ -51,8 +52,8 @@ type view struct {
 	MinExpiration, MaxExpiration int64
 }
 
-// providerView has the expressions of one provider. The name of each of its variables in a
-// policy begins with ID.
+// providerView contains the expressions of one provider. The name of each of its variables
+// in a policy begins with ID.
 type providerView struct {
 	*annotations.Provider
 
@@ -69,13 +70,13 @@ type providerView struct {
 	Derived   []derivedView
 	Wants     []wantView
 	// File is the content of the credential file, or empty if there is none. HasFile is true if the
-	// ServiceAccount has it, or empty if every ServiceAccount has it.
+	// ServiceAccount has one, or empty if every ServiceAccount has one.
 	File, HasFile string
 	// ProfilePrincipals are the identities of the profiles, or empty if there are no profiles.
 	ProfilePrincipals string
 }
 
-// parameterView has the expressions of a parameter that a ServiceAccount may set.
+// parameterView contains the expressions of a parameter that a ServiceAccount may set.
 type parameterView struct {
 	*annotations.Parameter
 
@@ -84,16 +85,16 @@ type parameterView struct {
 	Key, Variable string
 	// HasDefault reports whether the value "default" stands for the cluster's.
 	HasDefault bool
-	// Default is the cluster's value; Templated reports whether it has names.
+	// Default is the cluster's value; Templated reports whether it contains names.
 	Default   string
 	Templated bool
 	// Missing is the message for a required parameter without a value, or empty if the cluster
 	// has a value.
 	Missing string
-	// Expand is the full form of a short value, with the values of the cluster filled in; empty
-	// for the value as it is. Canonical is the canonical spelling of a valid value.
+	// Expand is the full form of a short value, with the values of the cluster filled in, or
+	// empty if the value stays as it is. Canonical is the canonical spelling of a valid value.
 	Expand, Canonical string
-	// Checks result in the words for a value that is not valid, or in ''.
+	// Checks result in the message about an invalid value, or in ''.
 	Checks string
 	// NeedsIdentity reports whether the value only counts with an identity, and not with
 	// the token only.
@@ -107,7 +108,7 @@ type derivedView struct {
 // wantView is an environment variable of a container.
 type wantView struct {
 	Name, Group, Value string
-	// Synonyms are variables that SDKs read in place of the group.
+	// Synonyms are variables that SDKs read instead of the group.
 	Synonyms []string
 	// Complete is true if Value has all of its values, or empty if it always has.
 	Complete string
@@ -115,7 +116,7 @@ type wantView struct {
 	Is string
 	// PodName is true if the variable contains the name of the pod, or empty if it never does.
 	PodName string
-	// Extra has the members of the map that only compiled identities need.
+	// Extra contains the members of the map that only compiled identities need.
 	Extra string
 }
 
@@ -210,7 +211,7 @@ func newProviderView(d *annotations.Provider, s *annotations.Settings, compiled 
 	return p
 }
 
-// withProfiles sets the expressions of a file with profiles, which Go has written.
+// withProfiles sets the expressions of a file with profiles, which Compile has written.
 func (p *providerView) withProfiles() {
 	file := p.CredentialFile.Annotation
 	p.HasFile = fmt.Sprintf("'%s' in variables.row", file)
@@ -218,8 +219,8 @@ func (p *providerView) withProfiles() {
 	p.ProfilePrincipals = fmt.Sprintf("variables.row[?'%s'].optMap(names, names.split(' ')).orValue([])", p.Key(profilePrincipals))
 }
 
-// addChoice adds to a variable what it means to a container that chooses between profiles and the
-// ServiceAccount's own identity, or uses the copy of the token.
+// addChoice adds to a variable the expressions for a container that chooses between profiles and
+// the ServiceAccount's own identity, or uses the copy of the token.
 func (p *providerView) addChoice(w *wantView, v *annotations.Variable) {
 	choice := ""
 	switch {
@@ -250,7 +251,7 @@ func (p *providerView) parameter(parameter *annotations.Parameter, fill func(str
 	if value == "" && parameter.Required {
 		view.Missing = parameter.Missing(annotations.Key(p.Provider, parameter.Name))
 	}
-	if parameter.Parse != nil { // policies cannot have the parameter
+	if parameter.Parse != nil { // policies do not support the parameter
 		return view
 	}
 	view.Expand = fill(FunctionsOf(p.Provider).Expand[parameter.Name])
@@ -319,8 +320,8 @@ func expand(template string, values map[string]string, call string) (expression 
 	return strings.Join(parts, " + "), names
 }
 
-// withNames returns the expression for a value of the cluster, which may have the names of
-// the ServiceAccount and its namespace.
+// withNames returns the expression for a value of the cluster, which may contain the names
+// of the ServiceAccount and its namespace.
 func withNames(template string) string {
 	expression := texts.QuoteCEL(template)
 	expression = strings.ReplaceAll(expression, annotations.NamespaceVariable, "' + request.namespace + '")
@@ -341,8 +342,7 @@ func filler(values map[string]string) func(string) string {
 
 // onEitherSystem returns the path of a file as a container sees it.
 func onEitherSystem(file string) string {
-	windows := provider.Subject{Windows: true}
-	return fmt.Sprintf("(variables.windows ? %s : %s)", texts.QuoteCEL(windows.Path(file)), texts.QuoteCEL(file))
+	return fmt.Sprintf("(variables.windows ? %s : %s)", texts.QuoteCEL(annotations.PathInContainer(file, true)), texts.QuoteCEL(file))
 }
 
 // identifier returns the name as a part of an identifier.

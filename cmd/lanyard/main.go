@@ -25,7 +25,7 @@ func main() {
 func run() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	// A second interrupt ends the program: a request may not end with the context.
+	// Let a second interrupt end the program, because a request may outlast the context.
 	context.AfterFunc(ctx, stop)
 	klog.SetSlogLogger(slog.New(slog.DiscardHandler)) // unless the user asks for a log
 	return cli.Run(ctx, os.Args, genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr})

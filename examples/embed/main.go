@@ -1,8 +1,8 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command embed is an operator that brings Lanyard's webhooks along in its own
-// manager. It serves them on port 9443 with the certificate in
+// Command embed is an operator that runs Lanyard's webhooks in its own manager. It
+// serves them on port 9443 with the certificate in
 // /tmp/k8s-webhook-server/serving-certs, as controller-runtime does by default, its
 // metrics on port 8080, and its probes on port 8081.
 package main

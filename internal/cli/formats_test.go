@@ -32,7 +32,7 @@ var served = map[string]string{
 	"GET /openid/v1/jwks":                                              `{"keys":[{"kty":"RSA","kid":"a","n":"AAAA","e":"AQAB"}]}`,
 }
 
-// The golden files of the commands have the objects only as JSON.
+// The golden files of the commands contain the objects only as JSON.
 func TestYAMLIsTheSameObjectAsJSON(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -174,7 +174,7 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-// The annotations are short, and the settings of the installation complete them: prefixes,
+// The annotations are short. The settings of the installation complete them: prefixes,
 // defaults with the namespace, a mapping, and a custom provider.
 const short = `apiVersion: v1
 kind: ServiceAccount
@@ -228,8 +228,8 @@ providers:
 	}
 }
 
-// Each ready-made provider gives a token to a pod of a ServiceAccount with its examples, and a value
-// that its pattern does not match is denied.
+// With each ready-made provider and its example values, a pod gets a token, and a value that the
+// pattern does not match is denied.
 func TestInjectTriesCustomProviders(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("../../examples/providers/*.yaml")

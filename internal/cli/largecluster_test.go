@@ -25,9 +25,9 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/mutate"
 )
 
-// largeCluster is the API server of a large cluster, with canned responses. The tests of the load
-// of "lanyard status" run it in fake time, and its benchmark runs it too. Its pods have the
-// credentials that the webhook's own rules give them, and its dry runs use the same rules.
+// largeCluster is the API server of a large cluster, with canned responses. The load tests of
+// "lanyard status" run it in fake time, and so does its benchmark, in real time. Its pods have
+// the credentials that the webhook's own rules give them, and its dry runs use the same rules.
 type largeCluster struct {
 	// namespaces is the number of namespaces, serviceAccounts and podsEach are the numbers in
 	// each. Each pod belongs to a StatefulSet.

@@ -114,9 +114,9 @@ func measure(b *testing.B, args []string) {
 	b.ReportMetric(resident, "resident-MiB")
 }
 
-// peakMiB returns the highest memory of a process until it ends: that of its own, and all that is
-// resident, with the pages of the program's file. The rusage of a process does not tell: it begins
-// with the memory of its parent.
+// peakMiB returns the highest memory of a process until it ends: its own, and all that is
+// resident, including the pages of the program's file. The rusage of a process is useless here,
+// because it starts with the memory of its parent.
 func peakMiB(pid int, ended <-chan struct{}) (own, resident float64) {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()

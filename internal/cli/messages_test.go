@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// Users do not read the idiom of Go's tests, "got X, want Y", in the messages of these
-// packages. A message begins with what is wrong, and ends with what to do.
+// The messages of these packages do not use the idiom of Go's tests, "got X, want Y". A
+// message begins with what is wrong, and ends with what to do.
 func TestMessagesAreForUsers(t *testing.T) {
 	t.Parallel()
 	idiom := regexp.MustCompile(`\b(got|want)\b`)
@@ -36,7 +36,7 @@ func TestMessagesAreForUsers(t *testing.T) {
 				if literal, ok := n.(*ast.BasicLit); ok && literal.Kind == token.STRING && idiom.MatchString(literal.Value) {
 					t.Errorf("%s: %s", files.Position(literal.Pos()), literal.Value)
 				}
-				_, tags := n.(*ast.StructType) // of its fields, which are no messages
+				_, tags := n.(*ast.StructType) // of its fields, which are not messages
 				return !tags
 			})
 		}

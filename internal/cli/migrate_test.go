@@ -89,7 +89,8 @@ func TestMigrateListsTheFilesOfADirectory(t *testing.T) {
 	}
 }
 
-// A GitOps repository has more manifests than fit into memory. inject keeps them, to write them again.
+// A GitOps repository may have more manifests than fit into memory. inject must keep them, because
+// it writes them again.
 func TestManifestsAreLimited(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -27,8 +27,8 @@ import (
 
 // diffPolicies writes the changes that an install of the text would make in the cluster, as kubectl
 // diff does, and returns command.ErrFound if there are any. A dry run fills in the defaults. If
-// nothing is installed, it says so. Policies with the name that the text no longer has still have
-// effect, so they differ too.
+// nothing is installed, it says so. Policies with the prefix that the text no longer contains
+// still have an effect, so they are differences, too.
 func diffPolicies(ctx context.Context, c *command.CLI, prefix, text string) error {
 	differences, isInstalled, page, wants := []string(nil), false, command.NewPage(c.Out), map[string]bool{}
 	err := resource.NewBuilder(c.Flags).Unstructured().Stream(strings.NewReader(text), "policies").Flatten().Do().Visit(func(info *resource.Info, err error) error {

@@ -17,9 +17,9 @@ import (
 	"github.com/lanyard-dev/lanyard/policies"
 )
 
-// manifest is a file that an API server reads at its start, and whenever it changes: the objects of one
-// kind, below a directory of their own (KEP-5793; apiserver/pkg/admission/plugin/policy/manifest and
-// webhook/manifest).
+// manifest is a file that an API server reads at startup and whenever it changes: the objects of
+// one kind, below a directory of their own (KEP-5793;
+// apiserver/pkg/admission/plugin/policy/manifest and webhook/manifest).
 type manifest struct {
 	// plugin reads the objects, and configuration is the kind of its configuration.
 	plugin, configuration string

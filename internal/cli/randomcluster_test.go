@@ -53,7 +53,7 @@ const (
 )
 
 // randomCluster is the API server of a random cluster. Its objects have the times and the
-// credentials that they would have if its webhook was reached at most times.
+// credentials that they would have if the webhook was reachable most of the time.
 type randomCluster struct {
 	settings     *annotations.Settings
 	config       string
@@ -156,8 +156,8 @@ func randomTemplate(t *testing.T, r *rand.Rand, account *metav1.ObjectMeta, isAl
 	}
 	pod.ObjectMeta = metav1.ObjectMeta{Namespace: account.Namespace, Annotations: maps.Clone(choices[r.IntN(len(choices))]), Labels: map[string]string{}}
 	pod.Spec.ServiceAccountName = account.Name
-	// The last variable is a role of its own, which looks like an earlier role of the ServiceAccount. Without
-	// the template of an owner, only the times tell them apart.
+	// The last variable is a role that the pod sets itself, which looks like an earlier role of the
+	// ServiceAccount. Without an owner's template, only the times tell them apart.
 	if r.IntN(4) == 0 || isAlone && r.IntN(3) > 0 {
 		pod.Annotations, pod.Spec.InitContainers, pod.Spec.Containers = nil, nil, pod.Spec.Containers[:1]
 		pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "AWS_ROLE_ARN", Value: role + "3"}}

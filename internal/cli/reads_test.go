@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// Each part of the cluster is read once in a run, however many parts of a command need it.
+// A run reads each part of the cluster once, however many parts of a command need it.
 func TestNoCommandReadsAPartTwice(t *testing.T) {
 	t.Parallel()
 	const of = " --namespace namespace-000"
@@ -46,7 +46,7 @@ func TestNoCommandReadsAPartTwice(t *testing.T) {
 	}
 }
 
-// Who creates a pod writes its owner references, and so do the authors of its owners.
+// Users can write the owner references of pods and of their owners.
 func TestExplainReadsNoSecretAndEachOwnerOnce(t *testing.T) {
 	t.Parallel()
 	const in = "/api/v1/namespaces/namespace-000/"

@@ -26,7 +26,8 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
 )
 
-// status and explain have the state that follows from mutate.Decide: nothing decides again.
+// status and explain report the state that follows from mutate.Decide, and decide nothing
+// themselves.
 func TestStatusAndExplainAgreeWithTheDecision(t *testing.T) {
 	t.Parallel()
 	seen := map[injected.State]int{}
@@ -162,7 +163,7 @@ func (c *randomCluster) stateOf(t *testing.T, p *randomPod) injected.State {
 	return state
 }
 
-// against compares a pod with what Decide makes of its template.
+// against compares a pod with the result of Decide for its template.
 func (c *randomCluster) against(t *testing.T, p *randomPod, account *metav1.ObjectMeta) injected.State {
 	t.Helper()
 	text := encode(t, p.template)

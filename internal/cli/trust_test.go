@@ -14,7 +14,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
 )
 
-// Whoever configures a cloud need not reach the cluster.
+// Users who configure a cloud may not be able to reach the cluster.
 func TestTrustWorksWithoutACluster(t *testing.T) {
 	t.Parallel()
 	const (

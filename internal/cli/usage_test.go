@@ -14,7 +14,7 @@ import (
 )
 
 // The flags that choose the cluster are in "lanyard options", and not in the usage of each
-// command. They are still completed.
+// command. The shell still completes them.
 func TestTheFlagsOfAllCommandsAreListedOnce(t *testing.T) {
 	t.Parallel()
 	root := newRootCommand(command.NewCLI("lanyard", genericiooptions.NewTestIOStreamsDiscard()))

@@ -93,8 +93,8 @@ const (
 )
 
 // NewClient returns a client that uses the proxy of the environment and follows no
-// redirect: a token must not go to another host. caFile contains the CA certificates of the
-// endpoint. If it is empty, the CAs of the system are used.
+// redirects, because a token must not go to another host. caFile contains the CA
+// certificates of the endpoint. If it is empty, the CAs of the system are used.
 func NewClient(caFile string) (*http.Client, error) {
 	config, err := rest.TLSConfigFor(&rest.Config{TLSClientConfig: rest.TLSClientConfig{CAFile: caFile}})
 	if err != nil {

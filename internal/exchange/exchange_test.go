@@ -19,7 +19,7 @@ const (
 	role   = "arn:aws:iam::111122223333:role/cart"
 )
 
-// aws, azure and gcp are the requests of pods. others are more variables, as pairs.
+// aws, azure and gcp are the requests of pods. others contains additional variables, as pairs.
 func aws(others ...string) exchange.Request {
 	variables := map[string]string{"AWS_ROLE_ARN": role, "AWS_ROLE_SESSION_NAME": "cart@shop"}
 	for i := 0; i < len(others); i += 2 {
@@ -39,7 +39,7 @@ func gcp(impersonate string) exchange.Request {
 		`"token_url":"https://sts.googleapis.com/v1/token","service_account_impersonation_url":"` + impersonate + `"}`}
 }
 
-// do presents the secret.
+// do presents a secret token.
 func do(t *testing.T, client *http.Client, r exchange.Request, endpoint string) (*exchange.Answer, error) {
 	t.Helper()
 	r.Token, r.Endpoint = secret, endpoint
@@ -127,8 +127,8 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
-// What is not of the API is an error. It may be a page of a proxy, or contain a
-// credential: nothing of it is shown.
+// A response that is not the API's is an error. It may be a page of a proxy, or contain
+// a credential, so no part of it is shown.
 func TestUnexpectedResponses(t *testing.T) {
 	t.Parallel()
 	all := map[string]exchange.Request{
@@ -192,8 +192,8 @@ func TestMessagesContainNoToken(t *testing.T) {
 	}
 }
 
-// The federated credential of Google only goes to the second service, and is not
-// shown either.
+// Google's federated credential only goes to the second service, and is not shown,
+// either.
 func TestImpersonation(t *testing.T) {
 	t.Parallel()
 	client, err := exchange.NewClient("")

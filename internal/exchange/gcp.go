@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// audiencePrefix is in front of the name of a provider in a credential file.
+// audiencePrefix precedes the name of a provider in a credential file.
 const audiencePrefix = "//iam.googleapis.com/"
 
 // Principal returns the name of a token's subject in Google Cloud. provider is the name of the
@@ -28,7 +28,7 @@ func Principal(provider, subject string) string {
 // cloudPlatform is the scope of all APIs of Google Cloud.
 const cloudPlatform = "https://www.googleapis.com/auth/cloud-platform"
 
-// ExternalAccount has fields of a credential file (AIP-4117).
+// ExternalAccount contains fields of a credential file (AIP-4117).
 type ExternalAccount struct {
 	Audience         string `json:"audience"`
 	SubjectTokenType string `json:"subject_token_type"`

@@ -14,7 +14,7 @@ import (
 
 // Claims are the header and the claims of a token. They contain no secret.
 type Claims struct {
-	// KeyID and Algorithm are of the signature.
+	// KeyID and Algorithm describe the signature.
 	KeyID     string `json:"keyID"`
 	Algorithm string `json:"algorithm"`
 
@@ -29,7 +29,7 @@ type Claims struct {
 // ErrOpaque is returned for a token that is not a JSON Web Token.
 var ErrOpaque = errors.New("token")
 
-// ParseToken reads the header and the claims of a JSON Web Token, and does not verify the signature.
+// ParseToken reads the header and the claims of a JSON Web Token, without verifying the signature.
 // The error never contains a part of the token.
 func ParseToken(token string) (*Claims, error) {
 	parts := strings.Split(strings.TrimSpace(token), ".")

@@ -24,7 +24,7 @@ const (
 	VerifyTimeout = 2 * time.Minute
 	// AttemptTimeout limits one request.
 	AttemptTimeout = 10 * time.Second
-	// The pause after an attempt doubles, between these two.
+	// The pause doubles after each attempt, between these two.
 	minPause, maxPause = time.Second, 10 * time.Second
 	// MaxMessage is the length to which a kubelet cuts a termination message.
 	MaxMessage = 4096
@@ -48,9 +48,9 @@ type Verifier struct {
 	Log func(line string)
 }
 
-// Run presents the tokens to each cloud of the pod until it accepts, or until Timeout has passed. The
-// error is the message for people: the response, the cause and the repair for each cloud that did
-// not accept its token. It never contains a token.
+// Run presents the tokens to each cloud of the pod until the cloud accepts them, or until Timeout
+// has passed. The error is the message for people: the response, the cause and the repair for each
+// cloud that did not accept its token. It never contains a token.
 func (v *Verifier) Run(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, v.Timeout)
 	defer cancel()
@@ -72,8 +72,8 @@ func (v *Verifier) Run(ctx context.Context) error {
 	}
 }
 
-// attempt presents the tokens that were not accepted yet, and returns a text for each that is not
-// accepted now. The kubelet may have renewed a token since the last attempt.
+// attempt presents the tokens that were not accepted yet, and returns a text for each that is
+// still not accepted. The kubelet may have renewed a token since the last attempt.
 func (v *Verifier) attempt(ctx context.Context, accepted map[string]bool) (problems []string) {
 	for _, d := range provider.Builtin() {
 		cloud, exchanges := Clouds()[d.Name]

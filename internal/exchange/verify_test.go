@@ -82,7 +82,7 @@ func responding(status int, body string) roundTripper {
 	}
 }
 
-// inTurn responds with one after the other, and then always with the last.
+// inTurn uses one after the other, and then always the last.
 func inTurn(all ...roundTripper) roundTripper {
 	calls := 0
 	return func(r *http.Request) (*http.Response, error) {
@@ -204,7 +204,7 @@ func merged(all ...map[string]string) map[string]string {
 	return merged
 }
 
-// Many profiles have a longer text than a kubelet keeps.
+// The text for many profiles is longer than a kubelet keeps.
 func TestTheMessageIsBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -236,7 +236,7 @@ func TestTheEndOfThePod(t *testing.T) {
 	})
 }
 
-// A step with a name that has no value would have a gap.
+// A name without a value would leave a gap in the step.
 func TestEveryRepairHasAStep(t *testing.T) {
 	t.Parallel()
 	all, err := exchange.Causes()

@@ -24,7 +24,7 @@ import (
 // Status says whether something must be done.
 type Status string
 
-// The statuses. A finding that is a Warning, Failed or Skipped has a next step.
+// The statuses. A finding with the status Warning, Failed or Skipped has a next step.
 const (
 	// OK means that no action is needed.
 	OK Status = "ok"
@@ -112,7 +112,7 @@ func NoRight(right, format string, args ...any) Finding {
 var forbidden = regexp.MustCompile(`cannot ([a-z]+) (?:resource "([^"]+)" in API group "([^"]*)"|path "([^"]+)")(?: in the namespace "([^"]+)")?`)
 
 // LackedRight returns the right that a user lacks, such as "list pods in the namespace
-// shop". It is empty for another error, also if something denied the object of the request.
+// shop". It is empty for any other error, such as a denial of the object.
 func LackedRight(err error) string {
 	match := forbidden.FindStringSubmatch(fmt.Sprint(err))
 	if match == nil || !apierrors.IsForbidden(err) {

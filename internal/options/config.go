@@ -26,7 +26,7 @@ func Load(args []string, readFile func(name string) ([]byte, error)) (*Options, 
 }
 
 // LoadConfig reads the file of --config, if any, and sets the flags that are in the file and
-// not on the command line. fs must have all flags, parsed.
+// not on the command line. fs must contain all flags, and be parsed.
 func (o *Options) LoadConfig(fs *pflag.FlagSet, readFile func(name string) ([]byte, error)) error {
 	if o.ConfigFile == "" {
 		return nil
@@ -60,6 +60,7 @@ func find(fs *pflag.FlagSet, name string) (kind string, set func(text string) er
 // Restart lists the settings that differ between o and next and that take effect only after a
 // restart.
 func (o *Options) Restart(next *Options) []string {
-	same := func(name string) bool { return o.File.Settings[name] == next.File.Settings[name] }
+	now, then := o.FlagSet(), next.FlagSet()
+	same := func(name string) bool { return now.Lookup(name).Value.String() == then.Lookup(name).Value.String() }
 	return slices.DeleteFunc(slices.Sorted(slices.Values(settings.ServingNames())), same)
 }

@@ -111,6 +111,9 @@ func TestRestartListsTheSettingsThatARunningProgramCannotChange(t *testing.T) {
 		want          []string
 	}{
 		"the same file":             {"secure-port: 1", "secure-port: 1", nil},
+		"another form":              {"client-allowed-names: [a, b]", "client-allowed-names: a,b", nil},
+		"the default":               {"", "secure-port: 9443", nil},
+		"a flag takes precedence":   {"log-format: json", "log-format: text", nil},
 		"settings that differ":      {"secure-port: 1\nshutdown-delay: 1s", "secure-port: 2\nclient-allowed-names: [a]\nshutdown-delay: 1s", []string{"client-allowed-names", "secure-port"}},
 		"a setting that is removed": {"v: 1", "", []string{"v"}},
 		"settings of the injection": {"aws-default-region: eu-west-1", "azure-default-audience: a\nexcluded-namespaces: [a]\nadopt: [eks]", nil},
@@ -118,8 +121,8 @@ func TestRestartListsTheSettingsThatARunningProgramCannotChange(t *testing.T) {
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			t.Parallel()
-			before, _, err := configured(t, tt.before)
-			after, _, errAfter := configured(t, tt.after)
+			before, _, err := configured(t, tt.before, "--log-format=json")
+			after, _, errAfter := configured(t, tt.after, "--log-format=json")
 			if err != nil || errAfter != nil {
 				t.Fatal(err, errAfter)
 			}
@@ -138,8 +141,8 @@ func TestAMappingMustNotHaveAReservedAudience(t *testing.T) {
 	}
 }
 
-// A program without flags reads the same file: it must know each setting, and whether it is
-// about the injection.
+// A program without flags reads the same file, so it must know each setting and whether it
+// belongs to the injection.
 func TestTheSettingsOfAFileAreTheFlags(t *testing.T) {
 	t.Parallel()
 	var flags []string

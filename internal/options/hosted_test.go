@@ -30,8 +30,8 @@ func read(t *testing.T, name string, into any) {
 	}
 }
 
-// The command lines next to an API server are valid without a pod of the cluster, and the
-// webhook listens, with a valid certificate, where the chart lets the API server call it.
+// The example command lines work outside of the cluster's pods, and the webhook listens
+// where the chart sends the API server, with a certificate for that address.
 func TestTheExamplesNextToAnAPIServer(t *testing.T) {
 	var values struct {
 		Replicas *int32               `json:"replicaCount"`

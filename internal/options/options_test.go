@@ -28,7 +28,7 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
-// defaults of every flag. The flags and these values are public.
+// defaults contains the default of every flag. The flags and these values are public.
 var defaults = map[string]string{
 	"kubeconfig":                             "",
 	"bind-address":                           "0.0.0.0",
@@ -162,7 +162,7 @@ func TestAnInvalidProviderFlagIsNamed(t *testing.T) {
 	}
 }
 
-// A cluster's default is subject to the same length as an annotation.
+// A default of the cluster has the same maximum length as an annotation.
 func TestAProviderFlagOverMaxBytesIsDenied(t *testing.T) {
 	t.Parallel()
 	for _, d := range provider.Builtin() {
@@ -730,7 +730,7 @@ func TestNewLogger(t *testing.T) {
 	}
 }
 
-// The command line injects without a cluster: nothing else of the settings matters.
+// "lanyard inject" needs no cluster, so only the settings of the injection matter.
 func TestSettingsOnlyLooksAtTheInjection(t *testing.T) {
 	t.Parallel()
 	o := options.New()

@@ -15,7 +15,7 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
-// MaxBytes is the part of a peer's annotation that adoption reads. It is longer than any
+// MaxBytes limits how much of a peer's annotation adoption reads. It is longer than any
 // valid value, so truncation cannot make an invalid value valid.
 const MaxBytes = 2049
 
@@ -47,11 +47,11 @@ type Adoption struct {
 //
 // annotations.Adopted records the translated annotations. They follow the peer's annotation: if
 // it changes, they change, and if it is removed, they are removed. An annotation of
-// Lanyard's with any other value was written by hand, and stays. If it asks for an
+// Lanyard with any other value was written by hand, and stays. If it asks for an
 // identity, nothing of its provider is adopted.
 //
-// The result depends on its arguments only. Adopt finds nothing to do on its own
-// result.
+// The result depends only on the arguments. Applied to its own result, Adopt changes
+// nothing.
 func Adopt(s *annotations.Settings, peers []*Peer, values map[string]string) Adoption {
 	a := adopter{
 		Settings: s, values: values, written: parseRecord(s, values[annotations.Adopted]),

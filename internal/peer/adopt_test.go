@@ -117,6 +117,8 @@ func TestAdopt(t *testing.T) {
 		"a lifetime above the limit":            {values{eksRole: roleARN, eksExpiry: "90000"}, map[string]string{"aws-role-arn": roleARN, "aws-token-path": eksPath, "token-expiration-seconds": "86400"}, "86400 seconds"},
 		"a lifetime that the peer ignores":      {values{eksRole: roleARN, eksExpiry: "1h"}, map[string]string{"aws-role-arn": roleARN, "aws-token-path": eksPath, "token-expiration-seconds": "86400"}, "not a number"},
 		"the global endpoint":                   {values{eksRole: roleARN, "eks.amazonaws.com/sts-regional-endpoints": "false"}, map[string]string{"aws-role-arn": roleARN, "aws-token-path": eksPath, "token-expiration-seconds": "86400"}, "AWS_STS_REGIONAL_ENDPOINTS"},
+		"the regional endpoint":                 {values{eksRole: roleARN, "eks.amazonaws.com/sts-regional-endpoints": "true"}, map[string]string{"aws-role-arn": roleARN, "aws-token-path": eksPath, "token-expiration-seconds": "86400"}, ""},
+		"the regional endpoint, in a word":      {values{eksRole: roleARN, "eks.amazonaws.com/sts-regional-endpoints": "yes"}, map[string]string{"aws-role-arn": roleARN, "aws-token-path": eksPath, "token-expiration-seconds": "86400"}, ""},
 		"a client":                              {values{azClient: clientID}, map[string]string{"azure-client-id": clientID, "azure-token-path": azPath}, ""},
 		"a client with a tenant and a lifetime": {values{azClient: clientID, "azure.workload.identity/tenant-id": "contoso.example", azExpiry: "7200"}, map[string]string{"azure-client-id": clientID, "azure-tenant-id": "contoso.example", "azure-token-path": azPath, "token-expiration-seconds": "7200"}, ""},
 		"a lifetime that the peer denies":       {values{azClient: clientID, azExpiry: "100"}, map[string]string{"azure-client-id": clientID, "azure-token-path": azPath, "token-expiration-seconds": "100"}, ""},
@@ -127,17 +129,19 @@ func TestAdopt(t *testing.T) {
 		"half a Google identity":                {values{gcpEmail: email}, map[string]string{}, gcpName},
 		"the other half":                        {values{gcpName: gcpPool}, map[string]string{}, gcpEmail},
 		"a service account of GKE":              {values{gkeEmail: email}, map[string]string{"gcp-service-account": email}, ""},
-		"two service accounts":                  {values{gcpName: gcpPool, gcpEmail: email, gkeEmail: "x@y"}, map[string]string{"gcp-workload-identity-provider": gcpPool, "gcp-service-account": email, "gcp-audience": "sts.googleapis.com", "gcp-token-path": gcpPath, "token-expiration-seconds": "86400"}, "iam.gke.io"},
+		"two service accounts":                  {values{gcpName: gcpPool, gcpEmail: email, gkeEmail: "x@y"}, map[string]string{"gcp-workload-identity-provider": gcpPool, "gcp-service-account": email, "gcp-audience": "sts.googleapis.com", "gcp-token-path": gcpPath, "token-expiration-seconds": "86400"}, "iam.gke.io/gcp-service-account: another annotation asks for the same cloud, and counts"},
 		"two clouds, the shortest lifetime":     {values{eksRole: roleARN, azClient: clientID, azExpiry: "7200"}, map[string]string{"aws-role-arn": roleARN, "aws-token-path": eksPath, "azure-client-id": clientID, "azure-token-path": azPath, "token-expiration-seconds": "7200"}, ""},
 		"a lifetime too short for the other":    {values{eksRole: roleARN, eksExpiry: "600", azClient: clientID}, map[string]string{"aws-role-arn": roleARN, "aws-token-path": eksPath, "azure-client-id": clientID, "azure-token-path": azPath, "token-expiration-seconds": "3600"}, "not 600"},
 
 		"beside an identity by hand":               {values{eksRole: roleARN, "aws-role-arn": otherRole}, map[string]string{"aws-role-arn": otherRole}, "lanyard.dev/aws-role-arn"},
 		"beside an identity of another cloud":      {values{eksRole: roleARN, "azure-client-id": clientID}, map[string]string{"aws-role-arn": roleARN, "aws-token-path": eksPath, "azure-client-id": clientID}, ""},
 		"beside a token of the same cloud":         {values{eksRole: roleARN, "tokens": "aws"}, map[string]string{"tokens": "aws"}, "lanyard.dev/tokens"},
+		"beside tokens of both":                    {values{eksRole: roleARN, "tokens": "azure, aws"}, map[string]string{"tokens": "azure, aws"}, "lanyard.dev/tokens"},
 		"beside a token of another cloud":          {values{eksRole: roleARN, "tokens": "azure"}, map[string]string{"tokens": "azure", "aws-role-arn": roleARN, "aws-token-path": eksPath}, ""},
 		"beside a plain token":                     {values{eksRole: roleARN, "audience": "vault"}, map[string]string{"audience": "vault"}, "lanyard.dev/audience"},
 		"beside a region by hand":                  {values{eksRole: roleARN, "aws-region": "eu-west-1"}, map[string]string{"aws-role-arn": roleARN, "aws-region": "eu-west-1", "aws-token-path": eksPath, "token-expiration-seconds": "86400"}, ""},
 		"beside a token path and lifetime by hand": {values{eksRole: roleARN, "aws-token-path": "/a/b", "token-expiration-seconds": "7200"}, map[string]string{"aws-role-arn": roleARN, "aws-token-path": "/a/b", "token-expiration-seconds": "7200"}, ""},
+		"a made-up record of another annotation":   {values{"audience": "vault", "adopted": "audience=e6f0a1fb"}, map[string]string{"audience": "vault"}, ""},
 		"a record that somebody made up":           {values{eksRole: roleARN, "aws-role-arn": otherRole, "adopted": "aws-role-arn=00000000,x=,="}, map[string]string{"aws-role-arn": otherRole}, "lanyard.dev/aws-role-arn"},
 	} {
 		t.Run(sentence, func(t *testing.T) {
@@ -193,7 +197,7 @@ func TestAdoptedAnnotationsFollowThePeers(t *testing.T) {
 	}
 }
 
-// After a hand-written role, the peer's annotations have no effect any more.
+// Once a user has written a role, the peer's annotations no longer have an effect.
 func TestAnAnnotationByHandWinsFromThenOn(t *testing.T) {
 	t.Parallel()
 	has, _, _ := adopt(t, values{eksRole: roleARN}.whole(), "eks")
@@ -234,7 +238,7 @@ func own(whole map[string]string) map[string]string {
 	return result
 }
 
-// If the peer's audience is a flag of the peer, it is also a flag of Lanyard.
+// If a flag of the peer sets the audience, a flag of Lanyard sets it, too.
 func TestTheClustersAudienceIsNotOverridden(t *testing.T) {
 	t.Parallel()
 	a := peer.Adopt(newSettings(t), peersNamed(t, "gcp"), values{gcpName: gcpPool, gcpEmail: email}.whole())
@@ -279,7 +283,7 @@ func TestAdoptionLeavesProfilesAlone(t *testing.T) {
 	}
 }
 
-// Tokens of a cloud must not live longer than before: the shortest lifetime counts, also if
+// Tokens of a cloud must not live longer than before: the shortest lifetime counts, even if
 // it is a default of a peer.
 func TestTheShortestLifetimeOfSeveralPeersCounts(t *testing.T) {
 	t.Parallel()
@@ -293,6 +297,7 @@ func TestTheShortestLifetimeOfSeveralPeersCounts(t *testing.T) {
 		"Azure":                 {[]values{azure}, ""},
 		"EKS and Azure":         {[]values{eks, azure}, "3600"},
 		"EKS and Google":        {[]values{eks, google}, "86400"},
+		"EKS and GKE":           {[]values{eks, {gkeEmail: email}}, "86400"},
 		"all three":             {[]values{eks, azure, google}, "3600"},
 		"Azure with its own":    {[]values{eks, azure, {azExpiry: "7200"}}, "7200"},
 		"EKS with a longer one": {[]values{eks, azure, {eksExpiry: "5000"}}, "3600"},
@@ -321,6 +326,93 @@ func TestAConfigurationOfAnyNameIsRecognizedByItsLabel(t *testing.T) {
 	}
 	if gcp.Registers(registration("other")) {
 		t.Error("got the peer, want a stranger")
+	}
+}
+
+// All webhook configurations of a cluster are compared with all peers.
+func TestAConfigurationBelongsToAtMostOnePeer(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		registration peer.Registration
+		want         string
+	}{
+		{peer.Registration{Name: "iam", Webhooks: []string{"other", "iam-for-pods.amazonaws.com"}}, "eks"},
+		{peer.Registration{Name: "my-pod-identity-webhook-2"}, "eks"},
+		{peer.Registration{Name: "wi", Webhooks: []string{"mutation.azure-workload-identity.io"}}, "azure"},
+		{peer.Registration{Name: "wif", Labels: map[string]string{"app.kubernetes.io/name": "gcp-wif-webhook"}}, "gcp"},
+		{peer.Registration{Name: "istio", Webhooks: []string{"rev.namespace.sidecar-injector.istio.io"}, Labels: map[string]string{"app": "istiod"}}, ""},
+	} {
+		var got []string
+		for _, p := range peer.All() {
+			if p.Registers(tt.registration) {
+				got = append(got, p.Name)
+			}
+		}
+		if strings.Join(got, ",") != tt.want {
+			t.Errorf("%+v: got %q, want %q", tt.registration, got, tt.want)
+		}
+	}
+}
+
+func TestAPeerIsRecognizedByItsProgram(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		image   string
+		command []string
+		want    string
+	}{
+		{"example.com/amazon-eks-pod-identity-webhook:1", nil, "eks"},
+		{"example.com/mirror/aws:1", []string{"/webhooks/gcp-workload-identity-federation-webhook", "--x"}, "gcp"},
+		{"example.com/app:1", []string{"/app", "/webhooks/gcp-workload-identity-federation-webhook"}, ""},
+		{"example.com/app:1", nil, ""},
+	} {
+		var got []string
+		for _, p := range peer.All() {
+			if p.Runs(tt.image, tt.command) {
+				got = append(got, p.Name)
+			}
+		}
+		if strings.Join(got, ",") != tt.want {
+			t.Errorf("%s with %q: got %q, want %q", tt.image, tt.command, got, tt.want)
+		}
+	}
+}
+
+// The cache of the webhook keeps only these annotations of a ServiceAccount.
+func TestAdoptionReadsOnlyWhatItTranslatesOrReports(t *testing.T) {
+	t.Parallel()
+	eks := peersNamed(t, "eks")[0]
+	for key, want := range map[string]bool{
+		eksRole: true, eksExpiry: true, "eks.amazonaws.com/sts-regional-endpoints": true,
+		"eks.amazonaws.com/component": false, "eks.amazonaws.com/skip-containers": false, azClient: false,
+	} {
+		if got := eks.Reads(key); got != want {
+			t.Errorf("%s: got %t, want %t", key, got, want)
+		}
+	}
+}
+
+// The ConfigMap of EKS has entries that EKS ignores.
+func TestTheConfigMapOfEKS(t *testing.T) {
+	t.Parallel()
+	got, err := peer.Mapped(map[string]string{"config": `{
+		"team/app": {"RoleARN": "a", "Audience": "b", "TokenExpiration": 600}, "team/role": {"RoleARN": "a"},
+		"team/none": {"Audience": "b"}, "app": {"RoleARN": "a"}}`})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]map[string]string{
+		"team/app":  {eksRole: "a", "eks.amazonaws.com/audience": "b", eksExpiry: "600"},
+		"team/role": {eksRole: "a"},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("annotations by ServiceAccount (-want +got):\n%s", diff)
+	}
+	if got, err := peer.Mapped(nil); err != nil || got != nil {
+		t.Errorf("nothing: got %v and error %v", got, err)
+	}
+	if _, err := peer.Mapped(map[string]string{"config": "x"}); err == nil {
+		t.Error("got no error for a text that is not JSON")
 	}
 }
 

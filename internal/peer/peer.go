@@ -70,7 +70,7 @@ type Input struct {
 	// Note contains details, in whole sentences.
 	Note string `json:"note"`
 	// Ignored is the warning that the annotation is ignored: always if the input becomes
-	// nothing, else if the value is empty. With OnlyFalse, only "false" is warned of.
+	// nothing, else if the value is empty. With OnlyFalse, only "false" causes a warning.
 	Ignored   string `json:"ignored"`
 	OnlyFalse bool   `json:"onlyFalse"`
 	// Half completes the warning about an identity without its second key.
@@ -141,8 +141,8 @@ type Peer struct {
 	Sidecar string `json:"sidecar"`
 	// Replaces lists the containers that it overwrites on each call.
 	Replaces []string `json:"replaces"`
-	// Binding is the prefix of the annotations with which, if true, a pod gets a token for
-	// another audience, or empty.
+	// Binding is the prefix of annotations that, if true, give a pod a token for another
+	// audience, or empty.
 	Binding string `json:"binding"`
 	// Version is the version that this table describes. Reinvocation is the
 	// reinvocationPolicy in its manifests.
@@ -176,7 +176,7 @@ var table []byte
 // All returns all peers, in the order of their precedence. The caller must not change them.
 func All() []*Peer { return slices.Clone(all()) }
 
-// all reads the table once: some callers ask for each container of a cluster.
+// all reads the table only once, because some callers need it for each container of a cluster.
 var all = sync.OnceValue(func() (peers []*Peer) {
 	if err := yaml.UnmarshalStrict(table, &peers); err != nil {
 		panic(fmt.Sprintf("peers.yaml: %v", err)) // a test reads the same bytes
@@ -303,16 +303,16 @@ type Registration struct {
 	Namespaces []string
 }
 
-// Registers reports whether a webhook configuration is the peer's, by its name, its label
-// and the names of its webhooks.
+// Registers reports whether a webhook configuration belongs to the peer, judging by its
+// name, its label and the names of its webhooks.
 func (p *Peer) Registers(r Registration) bool {
 	return p.App != "" && r.Labels["app.kubernetes.io/name"] == p.App ||
 		slices.ContainsFunc(p.Configurations, func(part string) bool { return strings.Contains(r.Name, part) }) ||
 		slices.ContainsFunc(p.Webhooks, func(name string) bool { return slices.Contains(r.Webhooks, name) })
 }
 
-// Beside describes what happens next to Lanyard's configuration of this name. The API server
-// calls configurations in the order of their names.
+// Beside describes what happens if Lanyard, whose configuration has the given name, is
+// registered as well. The API server calls configurations in the order of their names.
 func (p *Peer) Beside(r Registration, lanyard string) string {
 	order, policy := "after", "Never"
 	if r.Name < lanyard {

@@ -20,8 +20,8 @@ type translation struct {
 	// it is the unchecked text of the annotation.
 	lifetime string
 	strict   bool
-	// standard is the peer's default lifetime if it is also Lanyard's, so that no annotation
-	// is needed.
+	// standard is the peer's default lifetime if Lanyard has the same one and needs no
+	// annotation.
 	standard int64
 	findings []Finding
 	// byHand reports whether a user wrote an identity of the provider, which takes precedence.

@@ -165,7 +165,7 @@ func DryRun(s *annotations.Settings, serviceAccount string, answer Answer) (call
 	return called, tried
 }
 
-// NoServiceAccount is the line for a ServiceAccount that does not exist.
+// NoServiceAccount returns the finding about a ServiceAccount that does not exist.
 func NoServiceAccount(serviceAccount string) finding.Finding {
 	return finding.Fail("", "Create it, or correct the name.", "reference/annotations.md", "ServiceAccount %s does not exist", serviceAccount)
 }
@@ -194,7 +194,7 @@ func Probe(err error) finding.Finding {
 	return finding.Skip("", "Check the connection to the API server.", "", "the API server did not respond to the dry run of a pod: %v", err)
 }
 
-// Unasked returns the line for a user who lacks the right to send the dry run.
+// Unasked returns the finding for a user who lacks the right to send the dry run.
 func Unasked(right string) finding.Finding {
 	return finding.NoRight(right, "could not determine whether the API server can call the webhook")
 }

@@ -58,10 +58,11 @@ func aws() *annotations.Provider {
 			{Name: "AWS_DEFAULT_REGION", Value: "{region}", Group: "region"},
 			{Name: "AWS_CONFIG_FILE", Value: "{credential-file}", Profiles: true},
 		},
-		// Static keys come first in every SDK's chain, and an empty key is none. JavaScript
-		// prefers a profile and its files, boto3 a profile, also an empty one. Container
-		// credentials come after the token in every chain, so they shadow nothing. Sources:
-		// aws-sdk-go-v2, config/env_config.go; botocore, configprovider.py and credentials.py;
+		// Static keys come first in every SDK's chain, and an empty key counts as none.
+		// JavaScript prefers a profile and its files, and boto3 a profile, even an empty one.
+		// Container credentials come after the token in every chain, so they shadow nothing.
+		// Sources: aws-sdk-go-v2, config/env_config.go; botocore, configprovider.py and
+		// credentials.py;
 		// @aws-sdk/credential-provider-node, defaultProvider.ts; aws-sdk-ruby,
 		// credential_provider_chain.rb.
 		Shadows: slices.Concat(
@@ -102,7 +103,7 @@ func awsConfig(v annotations.Values, profiles []annotations.Profile) string {
 		} else {
 			text.WriteString("source_profile = " + source + "\n")
 		}
-		// In a file, the kubelet does not expand fields of the pod, so the file contains the
+		// The kubelet does not expand fields of the pod in a file, so the file contains the
 		// default.
 		text.WriteString("role_session_name = " + v["default-session-name"] + "\n")
 		if region := v["region"]; region != "" {
@@ -141,9 +142,6 @@ const (
 	MinSessionName = 2
 	MaxSessionName = 64
 )
-
-// PodNameField is the field of a pod that Variable.PodName asks for.
-const PodNameField = "metadata.name"
 
 // PodNameFits reports whether the name of a pod is a valid session name. The API server
 // generates names of at most 63 characters, which are valid.

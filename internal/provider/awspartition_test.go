@@ -24,7 +24,7 @@ func TestARoleNeedsARegionOfItsPartition(t *testing.T) {
 		"a region":                            {"aws", "eu-central-1", ""},
 		"a region that is newer than Lanyard": {"aws", "xx-north-9", ""},
 		"China":                               {"aws-cn", "cn-north-1", ""},
-		"China without a region":              {"aws-cn", "", "the partition aws-cn, which has no endpoint without a region"},
+		"China without a region":              {"aws-cn", "", "lanyard.dev/aws-region: the role belongs to the partition aws-cn, which has no endpoint without a region"},
 		"China with a region of another partition": {"aws-cn", "eu-central-1", "the region eu-central-1 belongs to the partition aws and the role to aws-cn"},
 		"a region of GovCloud":                     {"aws", "us-gov-west-1", "the region us-gov-west-1 belongs to the partition aws-us-gov and the role to aws"},
 		"a region of Europe's partition":           {"aws", "eusc-de-east-1", "belongs to the partition aws-eusc"},

@@ -33,7 +33,7 @@ func names(d *annotations.Provider) []string {
 	return names
 }
 
-// given are the values that each template may use.
+// given contains the values that each template may use.
 var given = []string{"namespace", "serviceaccount", "token-file", "credential-file"}
 
 func TestBuiltinIsSortedAndUniqueByName(t *testing.T) {
@@ -71,7 +71,7 @@ func TestVariablesTokensAndFlagsAreUniqueAcrossProviders(t *testing.T) {
 			}
 		}
 		for _, shadow := range d.Shadows {
-			// One that points to the profiles may point to a file of the container's own.
+			// The variable of the profiles may point to the container's own file.
 			if !slices.ContainsFunc(d.Variables, func(v annotations.Variable) bool { return v.Profiles && v.Name == shadow.Name }) {
 				add(d.Name, "variable", shadow.Name)
 			}
@@ -143,7 +143,7 @@ func TestParametersAreComplete(t *testing.T) {
 				t.Errorf("%s: want a limit, a grammar and a name of its own", p.Name)
 				continue
 			}
-			// The parser takes an empty value for one that is not set.
+			// The parser treats an empty value as unset.
 			if value, err := p.Read(""); err == nil {
 				t.Errorf("%s: an empty value is accepted as %q", p.Name, value)
 			}
@@ -189,7 +189,7 @@ func TestTemplatesUseOnlyValuesThatExist(t *testing.T) {
 				t.Errorf("%s: %q has a brace outside of a placeholder", what, template)
 			}
 		}
-		// The audience is known before the pod is.
+		// The audience is known before the pod.
 		check("DefaultAudience", d.DefaultAudience, parameters)
 		for _, v := range d.Variables {
 			check(v.Name, v.Value, known)
@@ -203,7 +203,7 @@ func TestExactlyTheVariablesThatPointToAFileAreCredentials(t *testing.T) {
 		credentials := 0
 		for _, v := range d.Variables {
 			file := strings.Contains(v.Value, "{token-file}") || strings.Contains(v.Value, "{credential-file}")
-			// The file with the profiles is beside the ServiceAccount's own identity.
+			// The file with the profiles does not contain the ServiceAccount's own identity.
 			if (v.Credential || v.Profiles) != file || v.Credential && v.Profiles {
 				t.Errorf("%s=%s: got credential %t and profiles %t, want one of them to be %t", v.Name, v.Value, v.Credential, v.Profiles, file)
 			}

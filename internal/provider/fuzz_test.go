@@ -116,7 +116,7 @@ func FuzzParseServiceAccount(f *testing.F) {
 	})
 }
 
-// sameProvider compares providers by name: they hold functions.
+// sameProvider compares providers by name, because they contain functions.
 var sameProvider = cmp.Comparer(func(a, b *annotations.Provider) bool { return a.Name == b.Name })
 
 func asksForIdentity(s *annotations.Settings, given map[string]string) bool {

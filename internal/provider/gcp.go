@@ -63,7 +63,7 @@ func gcp() *annotations.Provider {
 		// also reads both names in lower case, and Cloud Functions set GCP_PROJECT. Sources:
 		// google-auth-library, googleauth.ts; google-auth, _default.py and environment_vars.py.
 		Synonyms: map[string][]string{"project": {"GCLOUD_PROJECT", "GCP_PROJECT", "gcloud_project", "google_cloud_project"}},
-		// Of gcloud: googlecloudsdk/core/credentials/store.py.
+		// gcloud reads these: googlecloudsdk/core/credentials/store.py.
 		Shadows: unlessEmpty("CLOUDSDK_AUTH_ACCESS_TOKEN", "CLOUDSDK_AUTH_ACCESS_TOKEN_FILE"),
 		Derive: func(v annotations.Values) {
 			v["project"] = cmp.Or(v["project"], GCPProjectOf(v["service-account"]), v["default-project"])

@@ -111,7 +111,7 @@ func inject(i *annotations.Identity, subject *Subject) Provider {
 		p.Needs = d.TokenAloneNeeds
 	}
 	if file := i.CopyPath(); file != "" {
-		p.Copy = Copy{Volume: d.CopyVolume, MountPath: path.Dir(file), Path: path.Base(file), File: subject.Path(file)}
+		p.Copy = Copy{Volume: d.CopyVolume, MountPath: path.Dir(file), Path: path.Base(file), File: annotations.PathInContainer(file, subject.Windows)}
 	}
 	if len(i.Profiles) > 0 {
 		p.Selectors, p.Profiles = d.Profiles.Selectors, []string{annotations.DefaultProfile}
@@ -160,15 +160,8 @@ func SubjectValues() []string {
 }
 
 // inVolume returns the path under which a container sees a file of the volume.
-func (s *Subject) inVolume(file string) string { return s.Path(s.MountPath + "/" + file) }
-
-// Path returns the path under which a container sees a file. A Windows container
-// sees mounts on drive C:.
-func (s *Subject) Path(file string) string {
-	if s.Windows {
-		return "C:" + strings.ReplaceAll(file, "/", `\`)
-	}
-	return file
+func (s *Subject) inVolume(file string) string {
+	return annotations.PathInContainer(s.MountPath+"/"+file, s.Windows)
 }
 
 // escape makes a value literal. The kubelet expands $(NAME) and turns $$ into $

@@ -15,7 +15,7 @@ type Patch struct {
 	text []byte // without the closing bracket
 }
 
-// The text of an operation around its path and its value.
+// The text that surrounds the path and the value of an operation.
 const (
 	opAdd    = `{"op":"add","path":"`
 	opRemove = `{"op":"remove","path":"`

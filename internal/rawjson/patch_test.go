@@ -92,7 +92,7 @@ func TestPatchesApply(t *testing.T) {
 	}
 }
 
-// The caller asks for the bytes more than once, and may add more in between.
+// Callers may call Bytes several times, and add operations in between.
 func TestBytesCanBeCalledAtAnyTime(t *testing.T) {
 	t.Parallel()
 	var p rawjson.Patch
@@ -280,7 +280,7 @@ func FuzzExtend(f *testing.F) {
 	})
 }
 
-// A patch whose size is known in advance needs memory once.
+// If the size of a patch is known in advance, one allocation is enough.
 func TestGrowAllocatesSizeOfExtend(t *testing.T) {
 	elements := encoded([]string{`{"name":"a"}`, `{"name":"b"}`})
 	list := []byte("[" + strings.Repeat("1,", 300) + "1]")

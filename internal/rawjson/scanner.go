@@ -196,7 +196,7 @@ func unquote(quoted []byte, limit int) []byte {
 		return text
 	}
 	if len(quoted)/longestEscape > limit {
-		// A cut can break at most two sequences, those of one character, and they are beyond the
+		// A cut can break at most the two sequences of one character, which are beyond the
 		// limit.
 		quoted = quoted[:min(len(quoted), longestEscape*(limit+2))]
 	}

@@ -159,7 +159,7 @@ func TestScannerSkipsUnreadValues(t *testing.T) {
 	}
 }
 
-// A cut must not split an escape sequence in front of the limit, nor read behind the string.
+// A cut must not split an escape sequence before the limit, or read past the end of the string.
 func TestTheStartOfALongStringIsTheSame(t *testing.T) {
 	t.Parallel()
 	for _, limit := range []int{1, 4, 64} {
@@ -212,7 +212,7 @@ func TestScannerErrorsNameActualAndExpectedKind(t *testing.T) {
 	}
 }
 
-// A name is a value in some objects, such as a ConfigMap's.
+// In some objects, such as ConfigMaps, the names are data.
 func TestScannerErrorsDoNotShowNames(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{`{"secret":{"a":}}`, `{"a":{"secret":`, `{"secret" 1}`, `[{"secret":"\q"}]`, `{"secret":[1}`} {

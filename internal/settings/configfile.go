@@ -125,7 +125,7 @@ func newSetting(node *yaml.Node) (Setting, error) {
 	return Setting{}, fmt.Errorf("got %s, want a text or a list of texts", form)
 }
 
-// plain rewrites an error of the YAML library without names of Go types.
+// plain removes names of Go types from an error of the YAML library.
 func plain(err error) error {
 	wrong, ok := errors.AsType[*yaml.TypeError](err)
 	if !ok {

@@ -342,8 +342,8 @@ func TestNoVariableChangesHowProgramsLoadCode(t *testing.T) {
 	}
 }
 
-// FuzzParse: any text is a file or a mistake with a line. What is a file is the same
-// each time.
+// FuzzParse checks that any text is a file or a mistake with a line, and that a file is
+// parsed the same each time.
 func FuzzParse(f *testing.F) {
 	f.Add(example)
 	f.Add("providers: [{name: a, parameters: [{pattern: '(', required: 1}]}]")

@@ -155,8 +155,8 @@ func globsValue(p *[]string) Value {
 	}}
 }
 
-// listValue is a list of strings. The first Set replaces the default, and further calls append, so
-// that a flag can be repeated.
+// listValue is a list of strings. The first Set replaces the default, and later calls append, so a
+// flag can be repeated.
 func listValue(p *[]string) Value {
 	set := false
 	return Value{listType, func() string {

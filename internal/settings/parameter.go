@@ -10,8 +10,8 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
-// Parameter is a parameter or the audience of a provider with a flag for the cluster's
-// default.
+// Parameter is a parameter or the audience of a provider that has a flag for the
+// cluster's default.
 type Parameter struct {
 	Flag, Usage string
 	// Key is the annotation key without the prefix.

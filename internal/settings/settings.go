@@ -1,8 +1,8 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package settings makes the settings of the injection. lanyard-webhook, lanyard
-// and programs that embed the webhooks call New once per load.
+// Package settings creates the settings of the injection. lanyard-webhook, lanyard and
+// programs that embed the webhooks call New once per load.
 //
 // The package also reads the file of --config: settings by the names of the flags, custom
 // providers and identity mappings. Custom providers become annotations.Providers, like the

@@ -7,8 +7,8 @@ package texts
 // keys without a prefix, have at most 63.
 const maxDistinct = 64
 
-// Nearest returns the name that is nearest to a mistyped one, the first if there are several,
-// or "" if none is at least half the same.
+// Nearest returns the name that is closest to a mistyped one, the first if there are several,
+// or "" if none is at least half equal.
 func Nearest(mistyped string, names []string) string {
 	mistyped = mistyped[:min(len(mistyped), maxDistinct)]
 	nearest, least := "", len(mistyped)/2+1

@@ -54,12 +54,12 @@ func EscapeLines(text string) string {
 	return strings.Join(lines, "\n  ")
 }
 
-// controls matches the control characters that JSON may have in a string as they are: DEL
-// and the C1 controls, which are escape sequences for some terminals.
+// controls matches the control characters that JSON allows in a string without escaping:
+// DEL and the C1 controls, which are escape sequences for some terminals.
 var controls = regexp.MustCompile("[\u007f-\u009f]")
 
-// EscapeJSON escapes the control characters in the strings of a JSON text. YAML that is
-// made of the text must not have them either.
+// EscapeJSON escapes the control characters in the strings of a JSON text. YAML made
+// from the text must not contain them either.
 func EscapeJSON(text []byte) []byte {
 	if bytes.IndexFunc(text, func(r rune) bool { return r >= 0x7f && r <= 0x9f }) < 0 {
 		return text // almost always, and faster than the expression
@@ -95,7 +95,7 @@ func IsVisible(text string) bool {
 // GUIDPattern matches a GUID, in upper or lower case.
 const GUIDPattern = `^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`
 
-// GUIDGlobPattern matches a GUID, or the first eight digits of one and then a rest with "*".
+// GUIDGlobPattern matches a GUID, or its first eight digits followed by text that contains "*".
 const GUIDGlobPattern = `^[0-9a-fA-F]{8}-([0-9a-fA-F-]*[*][0-9a-fA-F*-]*|[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12})$`
 
 var guid = regexp.MustCompile(GUIDPattern)

@@ -11,9 +11,9 @@ import (
 	"runtime/debug"
 )
 
-// Version returns the version of the main module: v1.2.3 for a tag, and for other
-// commits a pseudo-version with the commit in it. A build without version control has
-// "(devel)".
+// Version returns the version of the main module: v1.2.3 for a tag, and a
+// pseudo-version that contains the commit otherwise. A build without version control
+// returns "(devel)".
 func Version() string {
 	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
 		return info.Main.Version
@@ -22,7 +22,7 @@ func Version() string {
 }
 
 // Page returns the address of a file of the repository, such as docs/install/upgrade.md#upgrade,
-// as the file is in this version. The builds between releases have the files of main.
+// as the file is in this version. Builds between releases use the files of main.
 func Page(path string) string { return page(Version(), path) }
 
 func page(version, path string) string {

@@ -12,7 +12,7 @@ package annotations
 // Prefix starts every key.
 const Prefix = "lanyard.dev/"
 
-// The keys of a ServiceAccount. docs/reference/annotations.md has the form of the values.
+// The keys of a ServiceAccount. docs/reference/annotations.md describes the values.
 const (
 	AWSRoleARN       = Prefix + "aws-role-arn"       // with a dot and a name after it: the role of an AWS profile
 	AWSSourceProfile = Prefix + "aws-source-profile" // always with a dot and the name of a profile after it
@@ -47,7 +47,7 @@ const (
 	Injected          = Prefix + "injected"           // Lanyard writes it on a pod
 	Denied            = Prefix + "denied"             // the policies write it on a pod that is not created
 	AllowedIdentities = Prefix + "allowed-identities" // of a namespace
-	Adopted           = Prefix + "adopted"            // of a ServiceAccount: Lanyard writes it, the annotations that follow those of another webhook
+	Adopted           = Prefix + "adopted"            // of a ServiceAccount: Lanyard lists in it the annotations that follow those of another webhook
 	Probe             = Prefix + "probe"              // the label of a pod that is created only if the webhook answers
 	PoliciesSource    = Prefix + "policies"           // of a policy that injects: the input of "lanyard policies"
 	IdentityLabel     = Prefix + "identity"           // Lanyard writes it on a ServiceAccount or a pod, or a user with IdentityRequired

@@ -17,8 +17,8 @@ import (
 	"github.com/lanyard-dev/lanyard/test/support/cases"
 )
 
-// expanded returns the values with the prefix in their keys, and with 300 times "a" for
-// {300*a}.
+// expanded returns the values with the prefix in their keys, and with {300*a} replaced
+// by 300 times "a".
 func expanded(prefix string, values map[string]string) map[string]string {
 	result := map[string]string{}
 	for key, value := range values {
@@ -45,9 +45,9 @@ type podCase struct {
 // cluster's defaults, and the result of reading them.
 type serviceAccountCase struct {
 	Annotations map[string]string `json:"annotations,omitempty"`
-	// FullCluster is true for a cluster that has every default: clusterSettings.
+	// FullCluster is true for a cluster with every default: clusterSettings.
 	FullCluster bool `json:"fullCluster,omitempty"`
-	// Defaults are the only settings of another cluster.
+	// Defaults contains the only settings of any other cluster.
 	Defaults   map[string]string `json:"defaults,omitempty"`
 	Errors     []string          `json:"errors,omitempty"`
 	Identities []identityCase    `json:"identities,omitempty"`

@@ -94,7 +94,7 @@ func TestMap(t *testing.T) {
 			if diff := cmp.Diff(before, has); diff != "" {
 				t.Errorf("the ServiceAccount's annotations changed (-before +after):\n%s", diff)
 			}
-			// What was added stays, and nothing more is added to it.
+			// The added annotations stay, and a second call adds none.
 			maps.Copy(has, got)
 			if again := s.Map(tt.namespace, tt.name, has); len(again) > 0 {
 				t.Errorf("a second pass added %v", again)

@@ -179,8 +179,8 @@ func TestPolicyDenies(t *testing.T) {
 	}
 }
 
-// Administrators of a namespace write the glob, its users the name. Neither may
-// make the webhook slow.
+// Administrators write the globs of a namespace, and its users write the names. Neither
+// may slow down the webhook.
 func TestPolicyIsFastWithManyStars(t *testing.T) {
 	t.Parallel()
 	glob, name := strings.Repeat("*a", 10_000)+"b", strings.Repeat("a", 100_000)

@@ -13,7 +13,7 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
-// A person who reads the message looks for one key, not for all.
+// Readers of the message look for one key, not for all of them.
 func TestTheMessageAboutAMistypedKeyNamesTheNearestKeyFirst(t *testing.T) {
 	t.Parallel()
 	s, err := annotations.NewSettings(provider.Builtin())

@@ -98,6 +98,15 @@ func ValidateTokenPathPrefix(value string) error {
 // below the other.
 func pathsOverlap(a, b string) bool { return IsInside(a, b) || IsInside(b, a) }
 
+// PathInContainer returns the path under which a container sees a mounted file. A Windows
+// container sees mounts on drive C:.
+func PathInContainer(file string, windows bool) string {
+	if windows {
+		return "C:" + strings.ReplaceAll(file, "/", `\`)
+	}
+	return file
+}
+
 // IsInside reports whether a clean path is dir in a container, or below it. In containers,
 // /var/run is usually a link to /run.
 func IsInside(path, dir string) bool {

@@ -101,3 +101,27 @@ func TestTokenPathsAreBelowThePrefixes(t *testing.T) {
 		})
 	}
 }
+
+func TestTheTokenMountPathIsAnAbsolutePathInItsShortestForm(t *testing.T) {
+	t.Parallel()
+	for value, want := range map[string]bool{
+		annotations.DefaultTokenMountPath: true, "/a": true, "/a b": true,
+		"": false, "/": false, "a": false, "/a/": false, "/a//b": false, "/a/../b": false, "/a:b": false, "/a\nb": false,
+	} {
+		if err := annotations.ValidateTokenMountPath(value); (err == nil) != want {
+			t.Errorf("%q: got error %v, want it valid: %t", value, err, want)
+		}
+	}
+}
+
+func TestAPrefixOfTokenPathsIsADirectory(t *testing.T) {
+	t.Parallel()
+	for value, want := range map[string]bool{
+		"/var/run/secrets/": true, "/a/": true,
+		"": false, "/": false, "a/": false, "/a": false, "/a//b/": false, "/a/../b/": false, "/a/./": false, "/a b/": false,
+	} {
+		if err := annotations.ValidateTokenPathPrefix(value); (err == nil) != want {
+			t.Errorf("%q: got error %v, want it valid: %t", value, err, want)
+		}
+	}
+}

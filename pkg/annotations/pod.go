@@ -74,7 +74,8 @@ func (s *Settings) ParsePod(annotations map[string]string, injectLabel string) (
 // Selects reports whether to inject into the container of this name.
 func (p *Pod) Selects(container string) bool { return p.LeavesOut(container) == "" }
 
-// LeavesOut returns why nothing is injected into the container of this name, or "" if something is.
+// LeavesOut returns the reason why nothing is injected into the container of this name, or "" if
+// something is.
 func (p *Pod) LeavesOut(container string) string {
 	switch {
 	case slices.Contains(p.Containers, container):

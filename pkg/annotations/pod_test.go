@@ -4,6 +4,7 @@
 package annotations_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -23,7 +24,7 @@ func TestParsePod(t *testing.T) {
 	})
 }
 
-// No key that belongs on a ServiceAccount means anything on a pod.
+// Keys of ServiceAccounts have no meaning on a pod.
 func TestParsePodDeniesEveryKeyOfAServiceAccount(t *testing.T) {
 	t.Parallel()
 	for _, key := range append(newSettings(t).ServiceAccountKeys(), annotations.AllowedIdentities) {
@@ -108,5 +109,28 @@ func TestExpiration(t *testing.T) {
 				t.Errorf("got %d, want %d", got, tt.want)
 			}
 		})
+	}
+}
+
+// Another webhook injects the tokens of such a pod in its own way, for any spelling of true.
+func TestAPodLeavesAProviderToAPeer(t *testing.T) {
+	t.Parallel()
+	s := newSettings(t)
+	s.PeerTokens = map[string]string{"peer.dev/bind.": "aws"}
+	for value, want := range map[string]string{"true": "aws", "True": "aws", "false": "", "": ""} {
+		pod, errs := s.ParsePod(map[string]string{"peer.dev/bind.x": value, "peer.dev/other": "true"}, "")
+		if len(errs) > 0 || pod.LeftToPeer != want {
+			t.Errorf("%q: got %q and errors %v, want %q", value, pod.LeftToPeer, errs, want)
+		}
+	}
+}
+
+func TestAListHasALimit(t *testing.T) {
+	t.Parallel()
+	for n, want := range map[int]bool{512: true, 513: false} {
+		pod, errs := newSettings(t).ParsePod(map[string]string{annotations.Containers: strings.Repeat("a,", n-1) + "a"}, "")
+		if (len(errs) == 0) != want || want && len(pod.Containers) != n {
+			t.Errorf("%d names: got %d and errors %v, want them valid: %t", n, len(pod.Containers), errs, want)
+		}
 	}
 }

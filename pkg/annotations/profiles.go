@@ -17,7 +17,7 @@ import (
 const anyProfile = "PROFILE"
 
 // ProfileKeys lists the keys about profiles that a user may set on a ServiceAccount, with
-// anyProfile in place of the name.
+// anyProfile instead of the name.
 func (s *Settings) ProfileKeys() []string {
 	var keys []string
 	for _, d := range s.Providers {

@@ -194,7 +194,7 @@ func TestProfileNamesHaveAGrammar(t *testing.T) {
 	}
 }
 
-// A short name must not make the file larger than the annotations may be.
+// Short names in annotations must not make the file larger than the limit of the annotations.
 func TestTheSizeOfProfilesIsThatOfTheirFullForm(t *testing.T) {
 	t.Parallel()
 	given := map[string]string{"lanyard.dev/aws-role-arn": "app"}

@@ -50,7 +50,7 @@ type Provider struct {
 	// Shadows are variables that some of the provider's SDKs prefer to the injected
 	// identity.
 	Shadows []Shadow
-	// Synonyms are variables that SDKs read in place of the variables of a Group, by the name
+	// Synonyms are variables that SDKs read instead of the variables of a Group, by the name
 	// of the group. A container that sets one of them gets none of the group.
 	Synonyms map[string][]string
 	// Doubt, if set, says why SDKs cannot use an identity with these values, and names the
@@ -197,7 +197,7 @@ type Parameter struct {
 	// Flag names the flag that sets the cluster's default, and Usage describes
 	// it. Without a flag the cluster has no default.
 	Flag, Usage string
-	// Default is the flag's own default.
+	// Default is the default of the flag itself.
 	Default string
 }
 
@@ -227,9 +227,9 @@ type Grammar struct {
 
 // Check is one condition for a value.
 type Check struct {
-	// AnyOf are patterns for the whole value. One of them must match.
+	// AnyOf contains patterns for the whole value. One of them must match.
 	AnyOf []*regexp.Regexp
-	// NoneOf are patterns for a part of the value. None of them may match.
+	// NoneOf contains patterns for a part of the value. None of them may match.
 	NoneOf []*regexp.Regexp
 	// Want completes the sentence "VALUE ...", as in "must be a GUID".
 	Want string
@@ -296,8 +296,9 @@ func ExpandNames(template, namespace, serviceAccount string) string {
 	return strings.NewReplacer(NamespaceVariable, namespace, ServiceAccountVariable, serviceAccount).Replace(template)
 }
 
-// ReadTemplate checks a cluster's default that may contain variables. Joining names must not
-// give two ServiceAccounts the same value, as "a-b" and "c" would with "a" and "b-c".
+// ReadTemplate checks a cluster's default that may contain variables. Joined names must not
+// give two ServiceAccounts the same value: "a-b" and "c" joined are the same as "a" and
+// "b-c".
 func (p *Parameter) ReadTemplate(template string) (string, error) {
 	value := ExpandNames(template, "namespace", "serviceaccount")
 	read, err := p.Read(value)
@@ -373,6 +374,9 @@ type Variable struct {
 	PodName string
 }
 
+// PodNameField is the field of a pod that a variable with PodName asks for.
+const PodNameField = "metadata.name"
+
 // IsOwnCredential reports whether a container that sets the variable to this value, or takes
 // it from another object, has its own credential. want is Lanyard's value, and copied is the
 // path of the copy of the token, or "".
@@ -412,8 +416,8 @@ func (v Values) Expand(template string) (text string, complete bool) {
 type Identity struct {
 	// Provider is the provider.
 	Provider *Provider
-	// Values has the values of the parameters that are set, the cluster's defaults
-	// included.
+	// Values contains the values of the parameters that are set, including the
+	// cluster's defaults.
 	Values Values
 	// Profiles are further identities, sorted by name.
 	Profiles []Profile
@@ -459,8 +463,8 @@ type Profiles struct {
 	// Parameter names the parameter that each profile sets. The annotation key is the
 	// parameter's key, a dot and the profile's name.
 	Parameter string
-	// Source is the parameter that names the source profile, whose credentials SDKs use in
-	// place of the token. Its annotation key has the same form.
+	// Source is the parameter that names the source profile, whose credentials SDKs use
+	// instead of the token. Its annotation key has the same form.
 	Source string
 	// Selectors are the variables by which a container selects a profile.
 	Selectors []string
@@ -481,7 +485,7 @@ const DefaultProfile = "default"
 
 // Limits of the profiles of one ServiceAccount.
 const (
-	// MaxProfiles is the most that it may have.
+	// MaxProfiles is the maximum number of profiles.
 	MaxProfiles = 16
 	// MaxProfilesBytes limits their annotations, with short values in their full form,
 	// keys and values together.

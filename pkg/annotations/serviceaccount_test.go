@@ -112,8 +112,7 @@ func TestParseServiceAccount(t *testing.T) {
 	})
 }
 
-// The API server's audiences are denied wherever an audience comes from, also
-// from a default.
+// The API server's audiences are denied wherever they come from, including defaults.
 func TestParseServiceAccountDeniesAReservedAudienceByDefault(t *testing.T) {
 	t.Parallel()
 	const reserved = "https://kubernetes.default.svc"

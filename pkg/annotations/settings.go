@@ -208,8 +208,8 @@ func (s *Settings) MaxServiceAccountBytes() int {
 	return size
 }
 
-// tokens returns the providers that the annotation Tokens names. An error in the list
-// makes all of it void.
+// tokens returns the providers that the annotation Tokens names. It returns none if the
+// list contains an error.
 func (s *Settings) tokens(annotations map[string]string) ([]string, error) {
 	value, found := annotations[Tokens]
 	if !found {

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/lanyard-dev/lanyard/internal/provider"
@@ -45,7 +46,7 @@ func generalKeys() map[string]string {
 	}
 }
 
-// Users write the s.
+// Users write the keys.
 func TestKeysDoNotChange(t *testing.T) {
 	t.Parallel()
 	for name, key := range generalKeys() {
@@ -82,7 +83,7 @@ func TestKeysAreUnique(t *testing.T) {
 	}
 	for _, d := range newSettings(t).Providers {
 		for i := range d.Parameters {
-			// Also a key that only the cluster sets may become an annotation.
+			// A key that only the cluster sets may become an annotation, too.
 			count[annotations.Key(d, d.Parameters[i].Name)]++
 		}
 		if !d.Plain() {
@@ -128,9 +129,9 @@ func TestMaxServiceAccountBytesIsEnoughForEveryValidServiceAccount(t *testing.T)
 	}
 }
 
-// longestServiceAccount returns annotations with every key, each with a valid
-// value as long as the grammar allows, and the size if each value had as many
-// bytes as the providers allow.
+// longestServiceAccount returns annotations with every key, each with the longest valid
+// value, and the size that they would have if each value had as many bytes as the
+// providers allow.
 func longestServiceAccount(t *testing.T, s *annotations.Settings) (longest map[string]string, most int) {
 	t.Helper()
 	values := map[string]string{
@@ -324,5 +325,89 @@ func TestAskedProviders(t *testing.T) {
 				t.Errorf("providers (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestExcludedNamespaces(t *testing.T) {
+	t.Parallel()
+	s := newSettings(t)
+	s.ExcludedNamespaces = []string{"kube-system"}
+	for _, test := range []struct {
+		namespace, label string
+		want             bool
+	}{
+		{"team", "", false},
+		{"team", "enabled", false},
+		{"team", annotations.LabelDisabled, true},
+		{"team", annotations.OptOut, true},
+		{"kube-system", "", true},
+		{"kube-system-2", "", false},
+	} {
+		if got := s.Excludes(test.namespace, test.label); got != test.want {
+			t.Errorf("namespace %s with the label %q: got %t, want %t", test.namespace, test.label, got, test.want)
+		}
+	}
+}
+
+func TestTheOwnerOfAKey(t *testing.T) {
+	t.Parallel()
+	s := newSettings(t)
+	for key, want := range map[string]string{
+		"lanyard.dev/aws-role-arn": "aws", "lanyard.dev/aws-role-arn.audit": "aws", "lanyard.dev/gcp-audience": "gcp",
+		"lanyard.dev/tokens": "", "lanyard.dev/awsx": "", "aws-role-arn": "", "other.dev/aws-role-arn": "",
+	} {
+		got := ""
+		if owner := s.Owner(key); owner != nil {
+			got = owner.Name
+		}
+		if got != want {
+			t.Errorf("%s: got %q, want %q", key, got, want)
+		}
+	}
+}
+
+func TestATokenAloneAsksForAnIdentity(t *testing.T) {
+	t.Parallel()
+	s := newSettings(t)
+	for key, want := range map[string]bool{annotations.Tokens: true, annotations.AWSRoleARN: true, annotations.AWSRegion: false, annotations.Inject: false} {
+		if got := s.AskForIdentity(map[string]string{key: "x"}); got != want {
+			t.Errorf("%s: got %t, want %t", key, got, want)
+		}
+	}
+}
+
+// A credential file may have a secret of a user in it.
+func TestMessagesDoNotRepeatACredentialFile(t *testing.T) {
+	t.Parallel()
+	const content = "s3cr3t"
+	_, errs := newSettings(t).ParseServiceAccount("team", "app", prefixed(map[string]string{"gcp-credentials": content, "unknown": "shown"}))
+	got := errs.ToAggregate().Error()
+	if len(errs) != 2 || strings.Contains(got, content) || !strings.Contains(got, "shown") {
+		t.Errorf("got %s, want two errors, and %q in none", got, content)
+	}
+}
+
+func TestAnObjectHasWhatDecisionsDependOn(t *testing.T) {
+	t.Parallel()
+	values := map[string]string{"a": "b"}
+	meta := &metav1.ObjectMeta{
+		Namespace: "team", Name: "app", Annotations: values,
+		Labels: map[string]string{annotations.IdentityLabel: annotations.IdentityRequired, annotations.Inject: annotations.LabelDisabled},
+	}
+	want := &annotations.Object{Namespace: "team", Name: "app", Annotations: values, Label: annotations.IdentityRequired}
+	if diff := cmp.Diff(want, annotations.ServiceAccountObject(meta)); diff != "" {
+		t.Errorf("ServiceAccount (-want +got):\n%s", diff)
+	}
+	want = &annotations.Object{Name: "app", Annotations: values, Label: annotations.LabelDisabled}
+	if diff := cmp.Diff(want, annotations.NamespaceObject(meta)); diff != "" {
+		t.Errorf("Namespace (-want +got):\n%s", diff)
+	}
+}
+
+func TestTrustHasTheValuesOfItsTemplate(t *testing.T) {
+	t.Parallel()
+	d := &annotations.Provider{Trust: "trust {subject} with issuer"}
+	if !d.TrustHas("subject") || d.TrustHas("issuer") {
+		t.Errorf("got %t for subject and %t for issuer, want only the first", d.TrustHas("subject"), d.TrustHas("issuer"))
 	}
 }

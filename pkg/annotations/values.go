@@ -19,7 +19,7 @@ import (
 const (
 	// MinTokenExpirationSeconds is the API server's minimum for a projected token.
 	MinTokenExpirationSeconds = 600
-	// MaxTokenExpirationSeconds: AWS and Google deny tokens that live longer.
+	// MaxTokenExpirationSeconds is one day: AWS and Google deny tokens that live longer.
 	MaxTokenExpirationSeconds = 86400
 	// DefaultTokenExpirationSeconds is also the default of Kubernetes.
 	DefaultTokenExpirationSeconds = 3600

@@ -12,8 +12,8 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
 )
 
-// alone returns the injection of a token without an identity, which a container sets by the
-// variable ROLE.
+// alone returns the injection of a token without an identity. A container sets the identity
+// with the variable ROLE.
 func alone() *provider.Injection {
 	i := injection()
 	i.Providers[0].Variables, i.Providers[0].Needs = i.Providers[0].Variables[1:], "ROLE"
@@ -60,7 +60,7 @@ func TestATokenAloneGivesVariablesOnlyToContainersWithAnIdentity(t *testing.T) {
 	}
 }
 
-// The variables of other providers do not depend on it.
+// The variables of other providers do not depend on the variable ROLE.
 func TestATokenAloneLeavesOtherProvidersAsTheyAre(t *testing.T) {
 	t.Parallel()
 	i := alone()

@@ -210,7 +210,7 @@ func TestAPatchThatIsTooLargeDeniesThePod(t *testing.T) {
 	}
 }
 
-// An Injection is used for many pods at the same time. Run with -race.
+// An Injection is used for many pods at the same time. The test needs -race.
 func TestAnInjectionIsUsedConcurrently(t *testing.T) {
 	t.Parallel()
 	add := mutate.NewInjection(builtin())

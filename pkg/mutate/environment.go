@@ -74,8 +74,9 @@ func (m *mutation) unnamed() bool {
 	return m.podNames && !provider.PodNameFits(string(m.pod.Name))
 }
 
-// encoded returns the provider's variable at index j. If the name of the pod would be its
-// value but is not valid, it has its default, with a finding.
+// encoded returns the provider's variable at index j. If its value is the name of the
+// pod, but that is not valid, it returns the variable with its default, and adds a
+// finding.
 func (m *mutation) encoded(c *pod.Container, p *encodedProvider, j int) []byte {
 	v := &p.Variables[j]
 	if v.PodName == "" || !m.unnamed() {
@@ -90,8 +91,8 @@ func (m *mutation) encoded(c *pod.Container, p *encodedProvider, j int) []byte {
 	return withValue(v)
 }
 
-// setsKnown reports whether the container sets a variable that a provider sets or warns of.
-// Most containers do not.
+// setsKnown reports whether the container sets a variable that a provider sets or warns
+// about. Most containers do not.
 func (m *mutation) setsKnown(c *pod.Container) bool {
 	for i := range c.Variables {
 		if _, known := m.known[string(c.Variables[i].Name)]; known {
@@ -146,7 +147,7 @@ func (m *mutation) shadows(c *pod.Container, p *encodedProvider, selects bool) [
 // setsOther reports whether the container sets the variable to another value than Lanyard would.
 func (m *mutation) setsOther(c *pod.Container, v *annotations.Variable) bool {
 	got := c.Variable(v.Name)
-	if got == nil || v.PodName != "" && !m.unnamed() && string(got.FieldPath) == provider.PodNameField {
+	if got == nil || v.PodName != "" && !m.unnamed() && string(got.FieldPath) == annotations.PodNameField {
 		return false
 	}
 	return got.From != nil || string(got.Value) != v.Value

@@ -73,7 +73,7 @@ func without(names ...string) (rest []variableSpec) {
 // set returns a variable's JSON.
 func set(name, value string) string { return `{"name":"` + name + `","value":"` + value + `"}` }
 
-// from returns the JSON of a variable whose value comes from elsewhere.
+// from returns the JSON of a variable whose value comes from another object.
 func from(name string) string {
 	return `{"name":"` + name + `","valueFrom":{"secretKeyRef":{"name":"s","key":"k"}}}`
 }
@@ -168,7 +168,7 @@ func checkFindings(t *testing.T, want []string, got []mutate.Finding) {
 	}
 }
 
-// A pod gets the variables container by container.
+// The variables of one container do not depend on another container.
 func TestOneContainersEnvironmentDoesNotConcernAnother(t *testing.T) {
 	t.Parallel()
 	pod := `{"spec":{"initContainers":[{"name":"i","env":[` + set("AWS_WEB_IDENTITY_TOKEN_FILE", own) + `]}],` +

@@ -119,13 +119,13 @@ func TestAnInvalidMountPathDeniesANewEphemeralContainerOnly(t *testing.T) {
 	if field := "spec.ephemeralContainers[0].volumeMounts[0].mountPath"; !strings.Contains(err.Error(), field) {
 		t.Errorf("got error %v, want %q in it", err, field)
 	}
-	// One that runs cannot be changed any more.
+	// A running ephemeral container can no longer be changed.
 	if result := addEphemeral(t, running("aws", volume, slash+`,{"name":"b"}`), running("aws", volume, slash), &annotations.Pod{}); result.Reason != reason.Injected {
 		t.Errorf("got %s, want %s", result.Reason, reason.Injected)
 	}
 }
 
-// many returns ephemeral containers with the numbers from..to-1.
+// many returns ephemeral containers with the numbers from to to-1.
 func many(from, to int) string {
 	var list []string
 	for i := from; i < to; i++ {

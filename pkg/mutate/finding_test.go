@@ -63,8 +63,8 @@ func TestAFindingNamesTheFieldAndTheNextStep(t *testing.T) {
 		"static keys": {"", aws, main(set("AWS_ACCESS_KEY_ID", own) + "," + set("AWS_SECRET_ACCESS_KEY", own)), []mutate.Finding{{
 			Reason: reason.EnvironmentShadowed, Container: "main", Field: "env[AWS_ACCESS_KEY_ID], env[AWS_SECRET_ACCESS_KEY]", Fix: "Remove AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY from the container.",
 		}}},
-		"a profile that the ServiceAccount does not have": {"", with("aws-role-arn.audit", role), main(set("AWS_PROFILE", "audits")), []mutate.Finding{{
-			Reason: reason.EnvironmentShadowed, Container: "main", Field: "env[AWS_PROFILE]", Got: "audits", Want: "default, audit",
+		"a profile that the ServiceAccount does not have": {"", map[string]string{annotations.AWSRoleARN: role, annotations.AWSRoleARN + ".audit": role, annotations.AWSRoleARN + ".ops": role}, main(set("AWS_PROFILE", "audits")), []mutate.Finding{{
+			Reason: reason.EnvironmentShadowed, Container: "main", Field: "env[AWS_PROFILE]", Got: "audits", Want: "default, audit, ops",
 			Fix: "Select one of these profiles, or add the profile to the ServiceAccount.",
 		}}},
 		"a name that is too short for a session": {"", with("aws-session-name", "pod"), strings.Replace(main(""), `"pod"`, `"p"`, 1), []mutate.Finding{{

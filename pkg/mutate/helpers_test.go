@@ -54,7 +54,7 @@ func newSettings(t testing.TB) *annotations.Settings {
 	return s
 }
 
-// read returns the pod in a text that has nothing else.
+// read returns the pod in a text that contains nothing else.
 func read(text string, settings *annotations.Settings) (*mutate.Pod, error) {
 	return mutate.ReadPod([]byte(text), settings)
 }

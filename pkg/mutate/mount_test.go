@@ -62,7 +62,7 @@ func TestAContainerIsLeftOutIfItsMountPathIsTaken(t *testing.T) {
 	}
 }
 
-// The rest of a pod is injected although one container is left out.
+// If one container is left out, the others are still injected.
 func TestATakenMountPathLeavesOutOneContainerOnly(t *testing.T) {
 	t.Parallel()
 	const pod = `{"spec":{"containers":[{"name":"a","volumeMounts":[{"name":"own","mountPath":"/lanyard"}]},{"name":"b"}]}}`
@@ -129,7 +129,7 @@ var linuxPaths = map[string]string{
 	"lanyard":           invalid,
 	"./lanyard":         invalid,
 	"lanyard/aws":       invalid,
-	// The text is below the token mount path and the place is not: to the guard,
+	// The text is below the token mount path, but the place is not, so to the guard,
 	// which compares text, the container would look injected.
 	"/lanyard/..":      invalid,
 	"/lanyard/../data": invalid,
@@ -168,7 +168,7 @@ var windowsPaths = map[string]string{
 	`C:\lanyard\`:        invalid,
 	// Another drive counts as the same one.
 	`D:\lanyard`: invalid,
-	// Below by the text, not by the place.
+	// Below the path by text, but not in fact.
 	"/lanyard/../data":        invalid,
 	`/lanyard/..\data`:        invalid,
 	`/lanyard/x\..\..\data`:   invalid,
@@ -213,7 +213,7 @@ func TestTheTokenMountPathHasOneSpelling(t *testing.T) {
 	}
 }
 
-// The token volume itself must be mounted in the one spelling, too.
+// The path at which a pod mounts the token volume itself must have this spelling, too.
 func TestTheTokenVolumeInAnotherSpellingDeniesThePod(t *testing.T) {
 	t.Parallel()
 	for platform, p := range platforms {

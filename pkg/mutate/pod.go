@@ -8,8 +8,8 @@
 // pod, and compares pods. Package reason defines the reasons, which docs/reference/reasons.md
 // explains.
 //
-// The package is pure: it uses no client, no clock and no logger. ParseSettings makes the
-// settings from a configuration file.
+// The package is pure: it uses no client, no clock and no logger. ParseSettings creates
+// the settings from a configuration file.
 //
 // Unstable before v1: a minor version may change the API.
 //
@@ -24,10 +24,10 @@
 //	volume.go, mount.go, environment.go, annotations.go, verify.go
 //	                decide about one part each, and encode it
 //
-// The guard (charts/lanyard/templates/guard.yaml) has the one rule that the API
-// server must know too: a container that is not left out has something mounted at
-// the token mount path. If that rule changes here, it must change there. The guard finds
-// injected pods by the label annotations.IdentityLabel.
+// The guard (charts/lanyard/templates/guard.yaml) repeats one rule for the API server: a
+// container that is not left out has something mounted at the token mount path. If that
+// rule changes here, it must change there. The guard finds injected pods by the label
+// annotations.IdentityLabel.
 package mutate
 
 import (

@@ -62,14 +62,22 @@ func (c *Choice) Prepare(serviceAccount *annotations.Object) (*Prepared, error) 
 	return &Prepared{annotations: serviceAccount.Annotations, account: account, identities: identities, injection: injection}, nil
 }
 
-// maxCached limits the memory of a Cache: an entry for three clouds takes about 10 kB.
-const maxCached = 512
+// Limits of a Cache. A user chooses the annotations of a ServiceAccount, and with the lifetime
+// that a pod asks for, any number of entries of one ServiceAccount.
+const (
+	// maxCachedBytes is the memory of all entries. An entry for three clouds takes about 15 kB.
+	maxCachedBytes = 5 << 19
+	// An entry takes less than entryBytes, and copiesOfText times the texts of its annotations
+	// and variables.
+	entryBytes, copiesOfText = 4 << 10, 8
+)
 
 // Cache caches the results of Prepare, because most pods are replicas. All calls must use the
 // same settings. The zero value is ready to use, and safe for concurrent use.
 type Cache struct {
 	mu      sync.RWMutex
 	entries map[key]*Prepared
+	bytes   int // of the entries, at most maxCachedBytes
 }
 
 // Prepare returns the result of choice.Prepare, from the cache if possible.
@@ -98,10 +106,26 @@ func (c *Cache) get(k key) *Prepared {
 func (c *Cache) put(k key, entry *Prepared) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.entries == nil || len(c.entries) >= maxCached {
-		c.entries = map[key]*Prepared{}
+	if old := c.entries[k]; old != nil {
+		c.bytes -= old.bytes()
+	}
+	c.bytes += entry.bytes()
+	if c.entries == nil || c.bytes > maxCachedBytes {
+		c.entries, c.bytes = map[key]*Prepared{}, entry.bytes()
 	}
 	c.entries[k] = entry
+}
+
+// bytes returns an upper bound of the memory of the entry.
+func (p *Prepared) bytes() int {
+	text := 0
+	for key, value := range p.annotations {
+		text += len(key) + len(value)
+	}
+	for _, variable := range p.injection.environment {
+		text += len(variable)
+	}
+	return entryBytes + copiesOfText*text
 }
 
 // encodedInjection is a provider.Injection that is encoded once for the patches of many pods.
@@ -157,7 +181,7 @@ func newInjection(injection *provider.Injection) *encodedInjection {
 			encoded := withValue(&v)
 			if v.PodName != "" {
 				result.podNames = true
-				field := fmt.Appendf(nil, `{"name":%s,"valueFrom":{"fieldRef":{"apiVersion":"v1","fieldPath":%s}}}`, quoted(v.Name), quoted(provider.PodNameField))
+				field := fmt.Appendf(nil, `{"name":%s,"valueFrom":{"fieldRef":{"apiVersion":"v1","fieldPath":%s}}}`, quoted(v.Name), quoted(annotations.PodNameField))
 				result.maxContainerBytes += max(0, len(encoded)-len(field))
 				encoded = field
 			}

@@ -184,7 +184,7 @@ func TestAMountInTheWayCountsForTheGuard(t *testing.T) {
 	}
 }
 
-// The guard and the policies have the lists.
+// The guard and the policies contain the same lists.
 func TestTheKindsOfReadOnlyVolumesAreOfTheAPI(t *testing.T) {
 	t.Parallel()
 	source := reflect.TypeFor[corev1.VolumeSource]()

@@ -8,9 +8,9 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
-// ParseSettings parses a configuration file of lanyard-webhook. An empty file gives the defaults.
-// reservedAudiences lists audiences of the API server besides the common ones; no token may have
-// one of them. The error names each mistake in the file.
+// ParseSettings parses a configuration file of lanyard-webhook. An empty file results in the
+// defaults. reservedAudiences lists audiences of the API server besides the common ones; no token
+// may have one of them. The error names each mistake in the file.
 func ParseSettings(config []byte, reservedAudiences []string) (*annotations.Settings, error) {
 	return settings.Load(config, reservedAudiences)
 }

@@ -63,7 +63,8 @@ func (m *mutation) addVerifier(exists bool) {
 	}
 }
 
-// cannotVerify returns why the pod does not get the container, and the next step, or "" if it does.
+// cannotVerify returns the reason why the pod does not get the container, and the next step, or ""
+// if it does.
 func (m *mutation) cannotVerify() (why, fix string) {
 	switch {
 	case m.verifyImage == "":

@@ -41,7 +41,7 @@ func (m *mutation) chooseVolume() (exists bool, err error) {
 
 // findVolume sets the token volume of a running pod, and reports whether the pod has the
 // tokens and files of its ServiceAccount. Its containers may have other variables: their own,
-// or those of before the ServiceAccount changed.
+// or those from before the ServiceAccount changed.
 func (m *mutation) findVolume() bool {
 	for _, a := range m.annotations {
 		if m.pod.Annotations[a.key] != a.value {
@@ -109,9 +109,9 @@ func (m *mutation) missingVolumes(exists bool) [][]byte {
 	return missing
 }
 
-// The encoders of this package write the members in the order of the API, with
-// every default that the API server would fill in. So a pod has the same text when
-// the webhook is called for it again.
+// The encoders of this package write the members in the order of the API, with every
+// default that the API server would fill in, so the text of a pod is the same when the
+// webhook is called for it again.
 
 // encodedVolume is a projected volume.
 type encodedVolume struct {

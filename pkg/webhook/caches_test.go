@@ -27,7 +27,7 @@ func (m *recordingManager) Add(r manager.Runnable) error {
 	return nil
 }
 
-// The replicas that are not the leader serve reviews too.
+// Replicas that are not the leader serve reviews, too.
 func TestAllReplicasHaveCaches(t *testing.T) {
 	t.Parallel()
 	mgr, err := ctrl.NewManager(&rest.Config{}, ctrl.Options{Metrics: server.Options{BindAddress: "0"}})

@@ -13,11 +13,11 @@
 // manifests of Lanyard do, with the guard.
 //
 // lanyard-webhook itself does not use this package: it has its own server and no manager.
-// ARCHITECTURE.md has the figures. With the same settings and the same objects, both
-// decide alike. These differences remain:
+// ARCHITECTURE.md has the figures. With the same settings and objects, both make the
+// same decisions. These differences remain:
 //
 //   - lanyard-webhook finds the audiences of the API server by itself. Here, the
-//     operator passes the issuer as annotations.Options.ReservedAudiences.
+//     operator passes the issuer as Options.ReservedAudiences.
 //   - lanyard-webhook reads its configuration file again when the file changes.
 //   - lanyard-webhook waits for its caches before it serves. Here, the first reviews read from
 //     the API server.
@@ -35,7 +35,9 @@
 //   - RBAC: the rights to get, list and watch ServiceAccounts and Namespaces, and nothing
 //     else that the operator does not need for itself;
 //   - a memory limit, and GOMEMLIMIT below it: requests and their connections may take
-//     81 MiB, in addition to the operator's own memory and the cache;
+//     81 MiB, in addition to the operator's own memory and the caches. With 20,000
+//     ServiceAccounts, 2,000 of them with identities in three clouds, the webhooks add 11 MiB
+//     to the 28 MiB of an empty manager (examples/embed, resident);
 //   - several replicas, and a delay between SIGTERM and the end of the manager, in which
 //     the cluster removes the replica from its Service.
 //

@@ -226,8 +226,8 @@ func TestFindPeers(t *testing.T) {
 	}
 }
 
-// TestCPUTime measures a child that spins, and compares the result with what
-// the kernel accounted for it after its end.
+// TestCPUTime measures a child that spins, and compares the result with the kernel's
+// accounting after the child has ended.
 func TestCPUTime(t *testing.T) {
 	t.Parallel()
 	// The child spins, then waits for its input to end. Its CPU clock does not

@@ -25,7 +25,7 @@ import (
 const (
 	// deployDir is the directory of the manifests.
 	deployDir = "deploy/base"
-	// patience is the time in which the API server notices a change of its configuration.
+	// patience is how long the API server may take to notice a change of its configuration.
 	patience = 30 * time.Second
 )
 
@@ -98,8 +98,8 @@ func identity(number int) map[string]string {
 	}
 }
 
-// createAccount creates a ServiceAccount. The label of an annotated one is set as by
-// Lanyard's webhook for ServiceAccounts.
+// createAccount creates a ServiceAccount. It labels an annotated one, as Lanyard's
+// webhook for ServiceAccounts does.
 func (c *cluster) createAccount(ctx context.Context, namespace, name string, annotations map[string]string) error {
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{
 		Name: name, Annotations: annotations, Labels: map[string]string{"app.kubernetes.io/name": name},
@@ -172,8 +172,9 @@ func (c *cluster) createIn(ctx context.Context, objects []client.Object, namespa
 // isInjected reports whether Lanyard's patch was applied to the pod.
 func isInjected(pod *corev1.Pod) bool { return pod.Annotations["lanyard.dev/injected"] != "" }
 
-// createAccounts creates a namespace that also has n other ServiceAccounts, of which
-// the first ones are labelled. They have the annotations, or else each its own.
+// createAccounts creates a namespace with n other ServiceAccounts, of which the first
+// ones are labelled. All have the given annotations or, if there are none, each its
+// own.
 func (c *cluster) createAccounts(ctx context.Context, namespace string, n, labelled int, annotations map[string]string) error {
 	if err := c.createNamespace(ctx, namespace); err != nil {
 		return err

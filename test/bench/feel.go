@@ -18,7 +18,7 @@ const (
 	// slowLimit is the target: how many percent of the API server's calls of Lanyard's
 	// webhook may take more than 5 ms, the first bucket of its metric.
 	slowLimit = 1
-	// callSeconds is the metric.
+	// callSeconds is the name of the metric.
 	callSeconds = "apiserver_admission_webhook_admission_duration_seconds"
 )
 

@@ -51,8 +51,7 @@ func guardSizes() []guardSize {
 }
 
 // guard measures how much the guard adds to the creation of a pod. Each namespace is
-// measured separately, because the API server's garbage collector works for all of
-// them.
+// measured separately, because all share the API server's garbage collector.
 func (b *bench) guard(ctx context.Context) (*outcome, error) {
 	c, err := b.prepareGuard(ctx)
 	if err != nil {
@@ -99,7 +98,7 @@ func (b *bench) prepareGuard(ctx context.Context) (*cluster, error) {
 	b.printf("creating ServiceAccounts")
 	var guarded []string
 	for _, size := range guardSizes() {
-		// createNamespace creates two, one of them labelled, and there is "default".
+		// createNamespace creates two, one of them labelled, and "default" is the third.
 		if err := c.createAccounts(ctx, size.namespace, size.accounts-3, size.labelled-1, nil); err != nil {
 			return nil, err
 		}

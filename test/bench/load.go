@@ -22,8 +22,8 @@ const (
 	connections = 8
 )
 
-// pair is the requests of one ServiceAccount to Lanyard, and the same requests to
-// the baseline. limit is the target: the CPU time relative to the baseline.
+// pair contains the requests of one ServiceAccount to Lanyard, and the same requests to
+// the baseline. limit is the target for the CPU time relative to the baseline.
 type pair struct {
 	account, lanyard, baseline string
 	limit                      float64
@@ -68,8 +68,8 @@ func (b *bench) load(ctx context.Context) (*outcome, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Many short rounds: the load of other processes changes within seconds,
-	// and both trials of a ratio should see the same load.
+	// Rounds are short and many, because the load of other processes changes within
+	// seconds, and both trials of a ratio should see the same load.
 	trials, err := b.rounds(ctx, cases, either(b, 36, 6))
 	if err != nil {
 		return nil, err

@@ -1,7 +1,7 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command bench measures the cost of Lanyard, always next to the same work without
+// Command bench measures the cost of Lanyard by doing the same work with and without
 // Lanyard, on the same machine in the same run. Run it in the root of the repository, after
 // building the programs (make bench). README.md describes the method.
 package main
@@ -159,7 +159,7 @@ func (b *bench) part(ctx context.Context, p part) (err error) {
 	return o.write()
 }
 
-// end runs the cleanup functions after the first n, in reverse order.
+// end runs all cleanup functions except the first n, in reverse order.
 func (b *bench) end(n int) error {
 	var errs []error
 	for _, end := range slices.Backward(b.ends[n:]) {

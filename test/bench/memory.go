@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	// settle is the time between readiness, or the last update, and the memory
-	// reading. Temporary memory is released by then.
+	// settle is the time from readiness, or from the last update, until the memory is
+	// read. Temporary memory is released by then.
 	settle = 10 * time.Second
 	// accountsPerNamespace is the same for all sizes, as in a growing cluster.
 	accountsPerNamespace = 50

@@ -111,8 +111,8 @@ func addPolicyTable(result *outcome, all []measured) {
 	}
 }
 
-// policyPlots has a plot for each kind of pod, without the largest namespace: next to its bars, the
-// others would not be visible.
+// policyPlots returns a plot for each kind of pod, without the largest namespace, because next to
+// its bars, the others would not be visible.
 func policyPlots(all []measured) []plot {
 	plots := []plot{
 		{Name: "plain", Title: "Added to the creation of a pod without an identity, in milliseconds"},
@@ -133,7 +133,7 @@ func policyPlots(all []measured) []plot {
 	return plots
 }
 
-// policyTurns is the number of creations of each kind. The slower namespaces have fewer.
+// policyTurns returns the number of creations of each kind. The slower namespaces have fewer.
 func (b *bench) policyTurns(labelled int) int {
 	switch {
 	case labelled >= 2000:

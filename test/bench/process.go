@@ -73,8 +73,8 @@ type endpoint struct {
 	ca                   []byte
 }
 
-// endpoint makes the certificate of a server with this name. The port is any that is free,
-// unless it is fixed.
+// endpoint creates the certificate of a server with this name. If port is empty, it
+// chooses a free one.
 func (b *bench) endpoint(ctx context.Context, name, port string) (*endpoint, error) {
 	dir, err := b.subdir(name)
 	if err != nil {

@@ -74,9 +74,8 @@ func (r registration) policy(suffix string) *admissionv1.ValidatingAdmissionPoli
 	return nil
 }
 
-// namespaceSelectors returns those of all webhooks but the probe, which has none,
-// and those of all policies but the fences, which have none, by what they belong
-// to.
+// namespaceSelectors returns the selectors of all webhooks except the probe, and of all
+// policies except the fences, by their names. The probe and the fences have none.
 func (r registration) namespaceSelectors() map[string]*metav1.LabelSelector {
 	selectors := map[string]*metav1.LabelSelector{}
 	for _, w := range r.mutating[:2] {
@@ -278,8 +277,8 @@ func TestTheGuardKnowsTheMountPath(t *testing.T) {
 	}
 }
 
-// An upgrade to another certificate mode must not keep a fence around permissions
-// that the webhook does not have, and no fence may be missing around those it has.
+// After an upgrade to another certificate mode, there must be a fence for each
+// permission that the webhook has, and none for others.
 func TestFencesMatchTheInstalledObjects(t *testing.T) {
 	check := func(t *testing.T, objects []object, fenced bool) {
 		t.Helper()
@@ -349,7 +348,7 @@ func TestTheDefaultAudiencesAreCloudAudiences(t *testing.T) {
 	}
 }
 
-// The guard has few lines, and each of its two policies has the rule of the mounts.
+// The guard has few lines, and each of its two policies contains the rule about mounts.
 // Everything else belongs to the webhook.
 func TestTheGuardIsShortAndKnowsNoProvider(t *testing.T) {
 	guard := registered(t, render(t, defaultInstall, nil).objects).guard(t)

@@ -28,7 +28,7 @@ const adoptionExpression = "../integration/testdata/adoption.cel"
 
 var update = flag.Bool("update", false, "write the generated files of the chart and of deploy/, and the expression for test/integration")
 
-// serviceAccountExpression returns when the mutating webhook is called.
+// serviceAccountExpression returns the match condition of the mutating webhook.
 func serviceAccountExpression(t *testing.T, values string) string {
 	t.Helper()
 	objects := render(t, defaultInstall, parseValues(t, values)).objects
@@ -64,7 +64,7 @@ func compareExpression(t *testing.T, file, got string) {
 	}
 }
 
-// guardExpression returns which pods the guard denies.
+// guardExpression returns the expression for the pods that the guard denies.
 func guardExpression(t *testing.T, suffix, values string) string {
 	t.Helper()
 	objects := render(t, defaultInstall, parseValues(t, values)).objects

@@ -13,8 +13,8 @@ import (
 	"github.com/prometheus/prometheus/storage"
 )
 
-// healthy is what Prometheus has, every minute for half an hour, if nothing is
-// wrong: users' mistakes are denied, and a certificate has eight hours left.
+// healthy contains the samples of each minute for half an hour if nothing is wrong:
+// users' mistakes are denied, and a certificate has eight hours left.
 const healthy = `load 1m
   up{job="lanyard-webhook", namespace="lanyard-system", pod="a"} 1x30
   up{job="lanyard-webhook", namespace="lanyard-system", pod="b"} 0x30
@@ -128,7 +128,7 @@ func TestAlertsFireForTheirFaultsOnly(t *testing.T) {
 	}
 }
 
-// once is what Prometheus has, every minute for 40 minutes, if everything that an alert counts
+// once contains the samples of each minute for 40 minutes if everything that an alert counts
 // happens once, after ten minutes. The calls fail in the restart of an API server.
 const once = `load 1m
   up{job="lanyard-webhook", namespace="lanyard-system", pod="a"} 1x40

@@ -58,8 +58,8 @@ func list[T any](t *testing.T, annotations map[string]string, key string) []T {
 // Artifact Hub ignores an annotation with a mistake, and shows nothing for it.
 func TestTheMetadataForArtifactHubIsComplete(t *testing.T) {
 	chart, annotations := chartMetadata(t)
-	// Not alternativeName, maintainers and operatorCapabilities, which would repeat Chart.yaml,
-	// not signKey, for PGP, not crds, as the chart has none, and not screenshots.
+	// The list omits alternativeName, maintainers and operatorCapabilities, which would repeat
+	// Chart.yaml, signKey, which is for PGP, crds, because there are none, and screenshots.
 	want := []string{"category", "changes", "containsSecurityUpdates", "images", "license", "links", "operator", "prerelease", "recommendations"}
 	if diff := cmp.Diff(want, slices.Sorted(maps.Keys(annotations))); diff != "" {
 		t.Errorf("annotations (-want +got):\n%s", diff)
@@ -107,7 +107,7 @@ func checkLink(t *testing.T, link string) {
 	}
 }
 
-// Artifact Hub scans the images for vulnerabilities. They are all images of the chart.
+// Artifact Hub scans these images for vulnerabilities, so all images of the chart must be there.
 func TestArtifactHubScansTheImagesOfTheChart(t *testing.T) {
 	_, annotations := chartMetadata(t)
 	platforms := strings.Fields(regexp.MustCompile(`(?m)^RELEASE_PLATFORMS := (.*)$`).FindStringSubmatch(readFile(t, "../../Makefile"))[1])

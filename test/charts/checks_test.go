@@ -39,7 +39,7 @@ func checkJobs(t *testing.T, objects []object) []batchv1.CronJob {
 const checksAccount = "lanyard-system/lanyard-checks"
 
 // checksRead are the permissions of the checks. They may create nothing, not even pods as
-// dry runs: users who may create pods may act as each ServiceAccount.
+// dry runs, because users who may create pods can act as any ServiceAccount.
 var checksRead = []grant{
 	{checksAccount, "", "list /namespaces,pods,serviceaccounts"},
 	{checksAccount, "", "get,list /replicationcontrollers"},
@@ -74,8 +74,8 @@ func TestChartAndKustomizeRenderTheSameChecks(t *testing.T) {
 	}
 }
 
-// The pods of the checks run where the webhook's pods run, but are none of them: the Service
-// would send reviews to them.
+// The pods of the checks run where the webhook's pods run, but the Service must not select
+// them, because it would send them reviews.
 func TestThePodsOfTheChecksAreLikeTheWebhooks(t *testing.T) {
 	objects := render(t, defaultInstall, merge(parseValues(t, everything), parseValues(t, "image: {pullPolicy: Always}"))).objects
 	webhook := deployment(t, objects)
@@ -133,7 +133,7 @@ func TestTheImageOfTheChecksIsNextToTheWebhooks(t *testing.T) {
 	}
 }
 
-// A run that hangs ends, and no two runs are at the same time.
+// A run that hangs is ended, and no two runs overlap.
 func TestTheChecksEnd(t *testing.T) {
 	for _, job := range checkJobs(t, checks(t)) {
 		spec, run := job.Spec, job.Spec.JobTemplate.Spec
@@ -143,7 +143,7 @@ func TestTheChecksEnd(t *testing.T) {
 		case spec.StartingDeadlineSeconds == nil || run.ActiveDeadlineSeconds == nil || *run.ActiveDeadlineSeconds > 900:
 			t.Errorf("%s: got no deadline, or one that is longer than the alert waits", job.Name)
 		}
-		// 1 is a finding, which is not tried again. 2 is tried again.
+		// Exit code 1 is a finding, which is not retried. Exit code 2 is retried.
 		rules := run.PodFailurePolicy.Rules
 		if len(rules) != 1 || rules[0].Action != batchv1.PodFailurePolicyActionFailJob || !slices.Equal(rules[0].OnExitCodes.Values, []int32{1}) {
 			t.Errorf("%s: got the rules %+v, want one that fails at the exit code 1", job.Name, rules)
@@ -165,7 +165,7 @@ func appVersion(t *testing.T) string {
 	return version
 }
 
-// Each CronJob has an alert that reads its result, also under another name.
+// Each CronJob has an alert that reads its result, even if the CronJob has another name.
 func TestEachCheckHasAnAlert(t *testing.T) {
 	for name, in := range map[string]install{
 		"the default": defaultInstall, "another release": installAs("blue", "security", kubeVersion), "a very long name": valueSets["the checks, with a very long name"].in,

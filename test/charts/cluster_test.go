@@ -146,9 +146,9 @@ func (c *cluster) check(t *testing.T, account string) {
 	}
 }
 
-// createAccount creates a ServiceAccount that needs credentials, and fails unless
-// the webhook labels it or, without labelled, leaves it alone. An API server knows a
-// new webhook and a new caBundle only after a moment, so dry runs come first.
+// createAccount creates a ServiceAccount that needs credentials, and fails unless the
+// webhook labels it or, without labelled, does not change it. An API server knows a new
+// webhook and a new caBundle only after a moment, so dry runs come first.
 func (c *cluster) createAccount(t *testing.T, name string, labelled bool) {
 	t.Helper()
 	create := func(dryRun ...string) error {
@@ -179,8 +179,8 @@ func eventually(t *testing.T, what string, try func() error) {
 	}
 }
 
-// mappingValues have a custom provider, and an identity of it for the ServiceAccounts
-// default/mapped.*.
+// mappingValues contains a custom provider, and an identity of it for the
+// ServiceAccounts default/mapped.*.
 const mappingValues = `config:
   providers:
   - {name: example, audience: example.com, parameters: [{name: role, required: true}]}

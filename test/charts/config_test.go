@@ -70,7 +70,7 @@ func mounted(t *testing.T, objects []object, spec *corev1.PodSpec, path, users s
 	return ""
 }
 
-// allSettings has another value than the default for many settings.
+// allSettings sets many settings to values other than their defaults.
 const allSettings = `config:
   aws-default-region: eu-central-1
   aws-default-audience: a
@@ -175,7 +175,7 @@ func TestWithoutSettingsThereIsNoConfigMap(t *testing.T) {
 	}
 }
 
-// The file is the value config, also with settings that the chart does not know.
+// The file is the value config, including settings that the chart does not know.
 func TestTheFileIsTheValue(t *testing.T) {
 	const values = "config: {a-setting-of-tomorrow: [x, 1], token-expiration-seconds: 7200, excluded-namespaces: [legacy], identities: [{namespace: a, serviceAccount: b, annotations: {c: d}}]}"
 	v := parseValues(t, values)
@@ -186,8 +186,8 @@ func TestTheFileIsTheValue(t *testing.T) {
 	}
 }
 
-// No setting has two values of the chart: a flag that a template sets cannot be set in
-// config. The chart adds to excluded-namespaces.
+// No setting can be set by two values of the chart: a flag that a template sets cannot
+// be set in config. The chart extends excluded-namespaces.
 func TestASettingOfTheChartIsNotInConfig(t *testing.T) {
 	flags := map[string]bool{}
 	for _, group := range options.New().Flags().FlagSets {

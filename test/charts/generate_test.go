@@ -45,8 +45,8 @@ const header = `# Copyright The Lanyard Authors.
 
 `
 
-// rendered are the files of deploy/ that are the output of one template, with
-// the values that it needs in addition to the defaults.
+// rendered lists the files of deploy/ that are the output of one template, with the
+// values that it needs in addition to the defaults.
 var rendered = []struct{ file, template, values string }{
 	{"base/10-namespace.yaml", "namespace.yaml", "namespace: {create: true}"},
 	{"base/20-serviceaccount.yaml", "serviceaccount.yaml", ""},
@@ -67,7 +67,7 @@ var rendered = []struct{ file, template, values string }{
 	{"components/token-audiences/policy.yaml", "tokenaudiences.yaml", "tokenAudiences: {enabled: true}"},
 }
 
-// copied are the files of deploy/ that are a file of the chart.
+// copied lists the files of deploy/ that are copies of a file of the chart.
 var copied = map[string]string{"components/monitoring/lanyard.json": "files/dashboard.json"}
 
 // chartLabel matches a line with a label that is only useful with Helm.
@@ -170,7 +170,7 @@ func deployFiles() (map[string]string, error) {
 }
 
 // fencesTemplate returns the template of the fences that "lanyard policies" writes: those of the
-// chart that need no webhook. They have names of their own, because both may be installed.
+// chart that need no webhook. They have other names, because both may be installed.
 func fencesTemplate() (string, error) {
 	files, err := deployFiles()
 	if err != nil {

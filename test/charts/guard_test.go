@@ -25,7 +25,7 @@ func celLists(expression, first string) [][]string {
 	return lists
 }
 
-// The guard and the webhook know the same volumes that nothing can be mounted below.
+// The guard and the webhook know the same kinds of volumes below which nothing can be mounted.
 func TestTheGuardKnowsTheReadOnlyVolumes(t *testing.T) {
 	always, ifReadOnly := mutate.ReadOnlyKinds()
 	for _, suffix := range []string{"-guard-pods", "-guard-injected"} {

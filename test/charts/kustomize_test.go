@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// kustomizations are deploy/ with components.
+// kustomizations lists combinations of deploy/ with components.
 var kustomizations = map[string][]string{
 	"the default":                   nil,
 	"cert-manager":                  {"cert-manager"},
@@ -86,10 +86,9 @@ func TestChartAndKustomizeRenderTheSameObjects(t *testing.T) {
 // replaces the replicas after a change, as the annotation checksum/config does.
 var hash = regexp.MustCompile(`(-config)-[a-z0-9]{10}$`)
 
-// normalized returns a value without the labels that only Helm's users expect,
-// with volumes, mounts and arguments in an order of its own, without the line
-// breaks that kustomize inserts into CEL and base64, and without the hash of the
-// settings.
+// normalized returns a value without the labels that only Helm's users expect, with
+// volumes, mounts and arguments in a fixed order, without the line breaks that
+// kustomize inserts into CEL and base64, and without the hash of the settings.
 func normalized(v any) any {
 	switch v := v.(type) {
 	case map[string]any:

@@ -356,8 +356,8 @@ func TestItIsHighlyAvailableByDefault(t *testing.T) {
 		t.Error("the replicas are not spread over nodes and zones")
 	}
 	for _, spread := range d.Spec.Template.Spec.TopologySpreadConstraints {
-		// Otherwise the replicas of the next version keep away from those that they
-		// replace, and can end up together.
+		// Otherwise, the replicas of the next version avoid the nodes of those that
+		// they replace, and can end up on the same node.
 		if diff := cmp.Diff([]string{"pod-template-hash"}, spread.MatchLabelKeys); diff != "" {
 			t.Errorf("spread over %s: matchLabelKeys (-want +got):\n%s", spread.TopologyKey, diff)
 		}

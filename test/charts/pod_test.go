@@ -62,7 +62,7 @@ func TestAnAutoscalerCanSetTheReplicas(t *testing.T) {
 		t.Errorf("got %v replicas by default, want 2", got)
 	}
 	d := find(render(t, defaultInstall, parseValues(t, "replicaCount: null")).objects, "Deployment")[0]
-	// Also not null, which would be 1 replica.
+	// It must not be null either, which would mean 1 replica.
 	if got, found, _ := unstructured.NestedFieldNoCopy(d.Object, "spec", "replicas"); found {
 		t.Errorf("got %v replicas, want none with an autoscaler", got)
 	}

@@ -147,7 +147,8 @@ func ruleText(t *testing.T, r rbacv1.PolicyRule) string {
 
 const aggregateToView = "rbac.authorization.k8s.io/aggregate-to-view"
 
-// Everybody with the ClusterRole view gets these rights: nothing secret, and nothing to write.
+// Everyone with the ClusterRole view gets these rights, so they must not include reading secrets
+// or writing anything.
 func TestReadersMayReadTheInstallation(t *testing.T) {
 	want := rbacv1.ClusterRole{Rules: []rbacv1.PolicyRule{
 		{

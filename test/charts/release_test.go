@@ -64,7 +64,7 @@ func releaseManifests(t *testing.T, arguments ...string) string {
 	return directory
 }
 
-// The manifests of a release have all objects of deploy/, and the image of the release.
+// The manifests of a release contain all objects of deploy/, with the image of the release.
 func TestTheManifestsOfAReleaseAreTheKustomizeBuild(t *testing.T) {
 	digest := "sha256:" + strings.Repeat("0a", sha256.Size)
 	for name, test := range map[string]struct {
@@ -107,8 +107,7 @@ func TestTheManifestsOfAReleaseAreTheKustomizeBuild(t *testing.T) {
 	}
 }
 
-// A base with another image would install another image: the image of the release would not
-// replace it.
+// The image of the release would not replace another image in the base.
 func TestTheManifestsOfAReleaseHaveNoOtherImage(t *testing.T) {
 	root := t.TempDir()
 	if err := os.CopyFS(root, os.DirFS(deployDir)); err != nil {

@@ -20,7 +20,7 @@ import (
 const schemaFile = "values.schema.json"
 
 // generateSchema returns values.schema.json with the description of each value from its comment in
-// values.yaml. All else of the schema is written by hand.
+// values.yaml. The rest of the schema is written by hand.
 func generateSchema() (string, error) {
 	values, err := readNode(filepath.Join(chartDir, "values.yaml"))
 	if err != nil {
@@ -100,8 +100,8 @@ func setDescription(property *yaml.Node, text string) {
 // markdownLink is a link, whose text and URL editors show as they are.
 var markdownLink = regexp.MustCompile(`\[([^\]]*)\]\(([^)]*)\)`)
 
-// description returns the text of a comment of helm-docs, which begins with "# -- ", as
-// helm-docs reads it: the last of several counts.
+// description returns the text of a comment of helm-docs, which begins with "# -- ". If
+// there are several, the last one counts, as in helm-docs.
 func description(comment string) string {
 	var text []string
 	var fallback string

@@ -12,10 +12,10 @@ import (
 	releaseutil "helm.sh/helm/v4/pkg/release/v1/util"
 )
 
-// TestUninstallLeavesNothingBehind holds the order in which Helm deletes. The API
+// TestUninstallLeavesNothingBehind checks the order in which Helm deletes. The API
 // server must not call a webhook that is gone, and a replica that still runs must not
-// re-create the Secret of its CA: it does not while there is no webhook configuration,
-// see internal/servingcert.
+// re-create the Secret of its CA, which it only does while there is a webhook
+// configuration (see internal/webhook/servingcert).
 func TestUninstallLeavesNothingBehind(t *testing.T) {
 	for name, set := range valueSets {
 		t.Run(name, func(t *testing.T) {

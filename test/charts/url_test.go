@@ -44,7 +44,7 @@ func TestEveryWebhookIsCalledAtTheURL(t *testing.T) {
 	}
 }
 
-// The name of the Service stays: the metrics may be read with it.
+// The certificate keeps the name of the Service, which may be used to read the metrics.
 func TestTheCertificateIsForTheHostOfTheURL(t *testing.T) {
 	for url, test := range map[string]struct{ names, addresses []string }{
 		"":                              {[]string{serverName}, nil},

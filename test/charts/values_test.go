@@ -44,7 +44,7 @@ func TestEveryValueHasADescription(t *testing.T) {
 	}
 }
 
-// compareKeys fails where schema and values differ in their keys.
+// compareKeys fails if schema and values have different keys.
 func compareKeys(t *testing.T, at string, schema, values map[string]any) {
 	t.Helper()
 	// A parent chart may have more global values.

@@ -19,8 +19,8 @@ const caValues = `certificates:
     -----END CERTIFICATE-----
 `
 
-// everything is each feature that goes together with the default certificate
-// mode and with Pod Security "restricted".
+// everything enables each feature that is compatible with the default certificate mode
+// and with Pod Security "restricted".
 const everything = `
 nameOverride: strap
 namespaceOverride: elsewhere
@@ -102,7 +102,7 @@ extraObjects:
       namespace: {{ .Release.Namespace }}
 `
 
-// valueSets are the values that each rule about rendered objects is tested with.
+// valueSets contains the values with which each rule about rendered objects is tested.
 var valueSets = map[string]struct {
 	in     install
 	values string

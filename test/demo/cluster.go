@@ -31,9 +31,9 @@ func connect(config *rest.Config) (*cluster, error) {
 	return c, nil
 }
 
-// createServiceAccounts creates the examples' ServiceAccounts and records how
-// their pods look without Lanyard, which must not be in effect yet: the API server sets
-// defaults of its own.
+// createServiceAccounts creates the examples' ServiceAccounts and records their pods
+// without Lanyard, including the defaults that the API server sets. Lanyard must not be
+// in effect yet.
 func (c *cluster) createServiceAccounts(ctx context.Context, examples []*example) error {
 	for _, e := range examples {
 		if err := podstream.CreateServiceAccount(ctx, c.CoreV1().ServiceAccounts(namespace), e.account); err != nil {

@@ -37,8 +37,8 @@ type demo struct {
 	own *own
 }
 
-// outage takes the webhook away for a moment and brings it back. end is called also
-// if begin failed.
+// outage stops the webhook for a moment and restores it. end is called even if begin
+// failed.
 type outage struct {
 	what       string
 	begin, end func(context.Context) error

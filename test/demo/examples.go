@@ -14,8 +14,8 @@ import (
 	"github.com/lanyard-dev/lanyard/test/support/webhook"
 )
 
-// The public interface, repeated here. If the demo took these values from the product's
-// packages, it would accept any change of them.
+// The public interface, repeated here. If the demo used the constants of the product,
+// it would accept any change of them.
 const (
 	prefix      = "lanyard.dev/"
 	roleARNKey  = prefix + "aws-role-arn"
@@ -35,7 +35,7 @@ type example struct {
 
 	account *corev1.ServiceAccount
 	pod     *corev1.Pod
-	without *corev1.Pod // how the API server stores the pod without Lanyard
+	without *corev1.Pod // the pod as the API server stores it without Lanyard
 }
 
 // grant is the injection that a pod must get from one provider.

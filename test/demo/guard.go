@@ -39,7 +39,7 @@ func (c *cluster) installGuard(ctx context.Context, probe *example) error {
 }
 
 // tryAnother creates a second pod of an example without storing it. The second pod has
-// a name of its own, because the first pod can exist by then.
+// another name, because the first pod may already exist.
 func (c *cluster) tryAnother(ctx context.Context, e *example) (*corev1.Pod, error) {
 	pod := e.pod.DeepCopy()
 	pod.Name += "-2"
@@ -48,7 +48,7 @@ func (c *cluster) tryAnother(ctx context.Context, e *example) (*corev1.Pod, erro
 
 func isGuards(err error) bool { return err != nil && strings.Contains(err.Error(), guardName) }
 
-// showGuard takes the webhook away and creates two pods: one with an annotated
+// showGuard stops the webhook and creates two pods: one with an annotated
 // ServiceAccount, which the API server must deny, and one without, which it must
 // create.
 func (d *demo) showGuard(ctx context.Context, annotated, other *example) (*result, error) {
@@ -64,7 +64,7 @@ func (d *demo) showGuard(ctx context.Context, annotated, other *example) (*resul
 	go try(annotated, denied)
 	go try(other, created)
 	deniedErr, createdErr := <-denied, <-created
-	// Also after an interrupt: the webhook may serve others.
+	// Restore it even after an interrupt, because the webhook may serve others.
 	if err := errors.Join(begin, d.outage.end(context.WithoutCancel(ctx)), ctx.Err()); err != nil {
 		return nil, err
 	}

@@ -31,8 +31,8 @@ const (
 // slow limits operations of a node, such as the end of a pod.
 const slow = 10 * time.Minute
 
-// installedSteps prepares the cluster of the kubeconfig, which Lanyard is installed
-// on. Pods are first tried in a namespace that opted out, which is without Lanyard.
+// installedSteps prepares the cluster of the kubeconfig, on which Lanyard is installed.
+// Pods are first tried in a namespace that opted out, which means without Lanyard.
 func (d *demo) installedSteps(ctx context.Context) []step {
 	replicas := int32(0)
 	d.outage = outage{
@@ -95,7 +95,7 @@ func (d *demo) installedSteps(ctx context.Context) []step {
 // emptyNamespace creates the examples' namespace. If there is one from another run,
 // it is deleted first.
 func (c *cluster) emptyNamespace(ctx context.Context) error {
-	// The examples' pods only end with their grace period.
+	// The examples' pods would only end after their grace period.
 	now := metav1.DeleteOptions{GracePeriodSeconds: new(int64)}
 	if err := c.CoreV1().Pods(namespace).DeleteCollection(ctx, now, metav1.ListOptions{}); err != nil {
 		return err

@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// showNoProgram checks that everything before happened without a program of Lanyard: no
+// showNoProgram checks that everything so far happened without a program of Lanyard: no
 // pod runs the webhook, and no webhook is registered.
 func (d *demo) showNoProgram(ctx context.Context) (*result, error) {
 	r := &result{example: "no program", containers: "0", outcome: "(no pod of Lanyard)"}

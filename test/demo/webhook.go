@@ -44,8 +44,8 @@ func (o *own) startWebhook(ctx context.Context) error {
 	return nil
 }
 
-// waitInEffect waits until the API server calls the webhooks, which it does a moment
-// after it was told to.
+// waitInEffect waits until the API server calls the webhooks, which takes a moment
+// after their registration.
 func (c *cluster) waitInEffect(ctx context.Context, probe *example) error {
 	what := "a pod to be injected and a malformed ServiceAccount to be denied"
 	return process.Until(ctx, what, controlplane.Patience, func(ctx context.Context) (bool, error) { return c.inEffect(ctx, probe) })

@@ -59,16 +59,16 @@ func htmlOf(node *ast.HTMLBlock, source []byte) string {
 	return text
 }
 
-// elsewhere matches commands of programs that reach a cloud or a platform which
-// the tests cannot have.
+// elsewhere matches commands of programs that need a cloud or a platform that the tests
+// do not have.
 var elsewhere = regexp.MustCompile(`(?m)(?:^|[|;(&]|\b(?:sudo|xargs|do|then))\s*(aws|az|gcloud|gsutil|bq|eksctl|vault|bao|terraform|tofu|argocd|flux|oc|rosa|ccoctl|talosctl|kops|k3s|rke2|kubeadm|systemctl|ssh|scp|(?:docker|podman) push|git clone)\s`)
 
 func isShell(b block) bool {
 	return slices.Contains([]string{"sh", "bash", "shell", "console"}, b.language)
 }
 
-// A reader must be able to tell which commands were run before the page was
-// published. All commands without the comment were.
+// Readers must be able to tell which commands were run before the page was published:
+// all without the comment.
 func TestCommandsThatWereNotRunAreMarked(t *testing.T) {
 	needs := map[string]int{}
 	shells, marked := 0, 0

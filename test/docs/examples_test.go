@@ -24,9 +24,9 @@ import (
 	"github.com/lanyard-dev/lanyard/test/support/tree"
 )
 
-// application has the fields of Argo CD's Application that the pages use, by the
-// schema of its CustomResourceDefinition (argo-cd v3, application-crd.yaml). The
-// Go types of Argo CD would bring all of Argo CD into this module.
+// application contains the fields of Argo CD's Application that the pages use, from the
+// schema of its CustomResourceDefinition (argo-cd v3, application-crd.yaml). The Go
+// types of Argo CD would make this module depend on all of Argo CD.
 type application struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`

@@ -14,8 +14,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// incident has the fields of an entry of incidents.yaml that are about the pages. The suite
-// cli reads the other fields, on a cluster.
+// incident contains the fields of an entry of incidents.yaml that are about the pages. The
+// suite cli reads the other fields, on a cluster.
 type incident struct{ ID, Command, Answer, Page, Text, Read string }
 
 // incidents returns the entries of incidents.yaml.

@@ -21,7 +21,7 @@ import (
 )
 
 // repository is the address of a file of the main branch, without its path. In a
-// release, links of the chart have the version in place of main.
+// release, links of the chart contain the version instead of main.
 const repository = "https://github.com/lanyard-dev/lanyard/blob/main/"
 
 var released = regexp.MustCompile(`^https://github\.com/lanyard-dev/lanyard/blob/v[^/]+/`)

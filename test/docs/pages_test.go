@@ -1,8 +1,8 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package docs tests the documentation: links, generated pages and examples. It has no
-// code of its own besides the tests.
+// Package docs tests the documentation: links, generated pages and examples. It
+// contains only tests.
 package docs
 
 import (

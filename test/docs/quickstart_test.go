@@ -31,7 +31,7 @@ func TestTheQuickStartHasTheCommandLineTool(t *testing.T) {
 	}
 }
 
-// Without a container engine, a reader learns how to see the same without it.
+// Without a container engine, the message names a way to see the same.
 func TestWithoutAnEngineTheMessageNamesTheDemo(t *testing.T) {
 	stubs := t.TempDir()
 	for _, engine := range []string{"docker", "podman"} {

@@ -19,7 +19,7 @@ func TestTheFirstInstallByPoliciesReservesTheIssuer(t *testing.T) {
 	}
 }
 
-// A container can set AWS_ROLE_SESSION_NAME.
+// The session name proves nothing, because a container can set AWS_ROLE_SESSION_NAME.
 func TestThePageOnAWSSaysWhatProvesTheCaller(t *testing.T) {
 	_, section, _ := strings.Cut(tree.Read(t, root, "docs/clouds/aws.md"), "## The name of the session\n")
 	section, _, _ = strings.Cut(section, "\n## ")

@@ -50,13 +50,13 @@ func TestThePicturesOfTerminalsShowRecordings(t *testing.T) {
 	}
 }
 
-// The sizes of a picture, in pixels. Columns are a bit wider than the letters of the usual
+// The sizes of a picture, in pixels. Columns are slightly wider than the letters of common
 // fonts.
 const (
 	margin, column, line, bar = 20, 7.95, 19, 34
 )
 
-// columns is the width of a picture, which has longer lines on several lines.
+// columns is the width of a picture. Longer lines are wrapped.
 const columns = 90
 
 const terminalStyle = `text{font:13px ui-monospace,SFMono-Regular,Menlo,Consolas,'Liberation Mono',monospace;fill:#1f2328;white-space:pre}` +

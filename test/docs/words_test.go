@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// maxWords limits the words that people keep true on the pages outside of docs.
+// maxWords limits the words that people must keep up to date on the pages outside of docs.
 const maxWords = 9300
 
 // wordsOfPages limits the pages that grow. Other pages have otherWords.

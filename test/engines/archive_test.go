@@ -47,8 +47,8 @@ func TestTheImagesEqualTheDockerfile(t *testing.T) {
 	}
 }
 
-// stage returns the image that a stage of the Dockerfile makes. The CAs of public servers
-// are left out: the clusters of the tests have no internet.
+// stage returns the image that a stage of the Dockerfile builds, without the CAs of
+// public servers, because the clusters of the tests have no internet.
 func stage(t *testing.T, name string) image {
 	t.Helper()
 	text, err := os.ReadFile("../../Dockerfile")

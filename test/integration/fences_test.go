@@ -40,7 +40,7 @@ var marks = func() []string {
 	return s.Marks()
 }()
 
-// stolen are Google credentials that send the token to somebody else.
+// stolen contains Google credentials that send the token to an attacker.
 const stolen = `{"type":"external_account","token_url":"https://attacker.example/"}`
 
 // change is a merge patch of a pod's metadata and status.
@@ -116,8 +116,8 @@ var _ = Describe("The marks on a pod", policies, Ordered, ContinueOnFailure, fun
 		Expect(apierrors.IsForbidden(err)).To(BeTrue(), "%v", err)
 		Expect(err).To(MatchError(ContainSubstring(marksDenied)))
 	}
-	// patch is through the pod for an administrator, and through its status for a
-	// user who may write nothing else.
+	// patch changes the pod as an administrator, or its status as a user who may write
+	// nothing else.
 	patch := func(ctx context.Context, through string, pod *corev1.Pod, c change) error {
 		GinkgoHelper()
 		if through == "" {
@@ -212,7 +212,7 @@ var _ = Describe("The marks on a pod", policies, Ordered, ContinueOnFailure, fun
 	})
 
 	// The API server drops changes of metadata there. The fence also covers these
-	// subresources, in case that this changes.
+	// subresources, in case this changes.
 	It("stay as they are through the other subresources", func(ctx SpecContext) {
 		served, err := cluster.client.Discovery().ServerResourcesForGroupVersion("v1")
 		Expect(err).NotTo(HaveOccurred())
@@ -247,7 +247,7 @@ var _ = Describe("The marks on a pod", policies, Ordered, ContinueOnFailure, fun
 
 var _ = Describe("A ServiceAccount with the label", policies, func() {
 	const denial = "ValidatingAdmissionPolicy 'lanyard-guard-serviceaccounts' with binding 'lanyard-guard-serviceaccounts' denied request: lanyard: a ServiceAccount with the label lanyard.dev/identity can have at most 128 "
-	// account has n annotations, and the label with the first.
+	// account returns a labelled ServiceAccount with n annotations.
 	account := func(n int) *corev1.ServiceAccount {
 		object := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "app", Annotations: map[string]string{"lanyard.dev/audience": "vault"}}}
 		object.Labels = map[string]string{"lanyard.dev/identity": "enabled"}
@@ -348,7 +348,7 @@ var _ = Describe("A ServiceAccount with the label", policies, func() {
 	})
 })
 
-// The component token-audiences is optional, so it is installed here alone.
+// The component token-audiences is optional, so it is installed only here.
 var _ = Describe("The audiences of tokens", policies, Ordered, ContinueOnFailure, func() {
 	const (
 		denial    = "ValidatingAdmissionPolicy 'lanyard-token-audiences' with binding 'lanyard-token-audiences' denied request: lanyard: a token for "

@@ -46,8 +46,8 @@ func (r *rule) pod() *corev1.Pod {
 	return pod
 }
 
-// guardRules are pods about which guard and webhook agree: the guard denies what
-// the webhook changes or denies, and what it warns of because no container is left.
+// guardRules contains pods about which guard and webhook agree: the guard denies those
+// that the webhook changes or denies, or warns about because no container is left.
 var guardRules = []rule{
 	{"a container without a mount is denied", denied, nil},
 	{"a mount at the token path is allowed", allowed, changes(mount(mountPath))},
@@ -149,8 +149,8 @@ var guardAllows = []rule{
 	{"inject: no", allowed, changes(mount(mountPath), annotate("inject", "no"))},
 }
 
-// plainToken is the ServiceAccount of the pods above: the volume of tokens has
-// what it needs.
+// plainToken contains the annotations of the ServiceAccount of the pods above. The
+// volume of the function tokens contains what it needs.
 var plainToken = map[string]string{"lanyard.dev/audience": "vault"}
 
 var _ = Describe("The guard, without the webhook", policies, Ordered, ContinueOnFailure, func() {
@@ -381,7 +381,7 @@ var _ = Describe("A pod with the label of an injected pod", policies, Ordered, f
 		waitForRegistration(ctx)
 	})
 
-	// As kubectl debug --copy-to makes it, or a template that was copied from a pod.
+	// This is a pod of kubectl debug --copy-to, or of a template that was copied from a pod.
 	It("is injected like any other pod", func(ctx SpecContext) {
 		created := createPod(ctx, namespace, newPod("first", "app", 1))
 		Expect(created.Labels).To(HaveKeyWithValue("lanyard.dev/identity", "injected"))
@@ -581,7 +581,7 @@ func warnsOfGuard(ctx context.Context, namespace string, pod *corev1.Pod) bool {
 	})
 }
 
-// waits sets the ServiceAccount of the pod to waiting.
+// waits changes the ServiceAccount of the pod to waiting.
 func waits(pod *corev1.Pod) *corev1.Pod {
 	pod = pod.DeepCopy()
 	pod.Spec.ServiceAccountName = "waiting"
@@ -739,7 +739,7 @@ func randomPod(seed uint64) *corev1.Pod {
 	return pod
 }
 
-// largePod has a number of containers with a number of mounts each.
+// largePod returns a pod with this many containers, each with this many mounts.
 func largePod(account string, containers, mounts int) *corev1.Pod {
 	pod := newPod("large", account, containers)
 	pod.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}

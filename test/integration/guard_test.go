@@ -20,18 +20,18 @@ import (
 )
 
 const (
-	// guardDenies is how a denial of the guard begins, of a pod without the label of an
-	// injected pod.
+	// guardDenies is the beginning of a denial by the guard, for a pod without the
+	// label of an injected pod.
 	guardDenies = "ValidatingAdmissionPolicy 'lanyard-guard-pods' with binding 'lanyard-guard-pods' denied request: lanyard: "
 	// guardDeniesInjected is the beginning for a pod with this label, or that insists.
 	guardDeniesInjected = "ValidatingAdmissionPolicy 'lanyard-guard-injected' with binding 'lanyard-guard-injected' denied request: lanyard: "
 	mirrorPod           = "kubernetes.io/config.mirror"
 )
 
-// identityKeys are the annotations of which each one needs credentials.
+// identityKeys lists the annotations that ask for credentials.
 var identityKeys = []string{"aws-role-arn", "azure-client-id", "gcp-workload-identity-provider", "gcp-service-account", "audience", "tokens"}
 
-// needsCredentials reports whether a ServiceAccount with these annotations does.
+// needsCredentials reports whether a ServiceAccount with these annotations needs credentials.
 func needsCredentials(annotations map[string]string) bool {
 	return slices.ContainsFunc(identityKeys, func(key string) bool {
 		_, found := annotations["lanyard.dev/"+key]
@@ -52,8 +52,8 @@ func guardRule(pod *corev1.Pod, labelled bool) (denied bool) {
 	return slices.Contains(inject, "true") || labelled && lacksMount(pod)
 }
 
-// lacksMount reports whether some container of the pod that is not left out has nothing
-// mounted at or below the token path, or all are left out and none has.
+// lacksMount reports whether nothing is mounted at or below the token path in some
+// container that is not left out or, if all are left out, in any container.
 func lacksMount(pod *corev1.Pod) bool {
 	listed := func(key, name string) bool {
 		return slices.ContainsFunc(strings.Split(pod.Annotations["lanyard.dev/"+key], ","), func(listed string) bool {
@@ -88,15 +88,15 @@ func isAbove(pod *corev1.Pod, m *corev1.VolumeMount) bool {
 	})
 }
 
-// goldenCase is a golden case about a new pod. Those about ephemeral
-// containers are not for the guard, which only matches the creation of pods.
+// goldenCase is a golden case about a new pod. The guard only matches the creation of
+// pods, so cases about ephemeral containers do not matter.
 type goldenCase struct {
 	name      string
 	pod       *corev1.Pod
 	account   *corev1.ServiceAccount
 	namespace map[string]string // annotations
-	// touched: the webhook changes or denies the pod. warned: it warns that the guard denies
-	// the pod.
+	// touched reports whether the webhook changes or denies the pod, and warned whether it
+	// warns that the guard denies the pod.
 	touched, warned bool
 }
 
@@ -142,7 +142,7 @@ func goldenCases() []goldenCase {
 	return cases
 }
 
-// denied reports whether the guard denies the pod, by its rule.
+// denied reports whether the guard denies the pod according to its rule.
 func (c *goldenCase) denied() bool {
 	labelled := needsCredentials(c.account.Annotations) || c.account.Labels["lanyard.dev/identity"] == "required"
 	return guardRule(c.pod, labelled && c.pod.Spec.ServiceAccountName == c.account.Name)

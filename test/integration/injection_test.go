@@ -104,7 +104,7 @@ var _ = Describe("A pod that the API server stores", func() {
 	})
 })
 
-// decodePod drops the fields that the API does not have.
+// decodePod drops fields that are not in the API.
 func decodePod(object map[string]any) *corev1.Pod {
 	GinkgoHelper()
 	text, err := json.Marshal(object)
@@ -129,7 +129,7 @@ var _ = Describe("A pod that is left alone", func() {
 		_, err := cluster.client.CoreV1().Namespaces().Patch(ctx, namespace, types.MergePatchType, label, metav1.PatchOptions{})
 		Expect(err).NotTo(HaveOccurred())
 		newAccount(ctx, namespace, "app", threeClouds())
-		// The apiserver learns of the label from a watch of its own.
+		// The API server learns of the label from its own watch.
 		Eventually(ctx, func(g Gomega) {
 			pod, err := cluster.client.CoreV1().Pods(namespace).Create(ctx, newPod("pod", "app", 1), dryRun)
 			g.Expect(err).NotTo(HaveOccurred())
@@ -178,8 +178,8 @@ var _ = Describe("A pod that is denied", func() {
 	})
 })
 
-// malformedAccount creates an account that could predate the install. The
-// validating webhook would now reject it, so its namespace is excluded first.
+// malformedAccount creates a ServiceAccount that could be older than the installation.
+// The validating webhook would now reject it, so its namespace is excluded first.
 func malformedAccount(ctx SpecContext, namespace, name string) {
 	GinkgoHelper()
 	optOut := []byte(`{"metadata":{"name":"lanyard"},"webhooks":[{"name":"serviceaccounts.lanyard.dev","namespaceSelector":{"matchExpressions":[{"key":"kubernetes.io/metadata.name","operator":"NotIn","values":["kube-system","lanyard-system",` +

@@ -30,7 +30,7 @@ const (
 
 var dryRun = metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
 
-// threeClouds are the annotations of an account with all three.
+// threeClouds returns the annotations of a ServiceAccount with identities of all three clouds.
 func threeClouds() map[string]string {
 	return map[string]string{
 		"lanyard.dev/aws-role-arn": role, "lanyard.dev/aws-region": "eu-central-1",
@@ -39,19 +39,19 @@ func threeClouds() map[string]string {
 	}
 }
 
-// variables are those of an AWS, an Azure and a Google identity.
+// variables contains those of an AWS, an Azure and a Google identity.
 var variables = map[string][]string{
 	"aws":   {"AWS_ROLE_ARN", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_ROLE_SESSION_NAME", "AWS_STS_REGIONAL_ENDPOINTS", "AWS_REGION", "AWS_DEFAULT_REGION"},
 	"azure": {"AZURE_CLIENT_ID", "AZURE_TENANT_ID", "AZURE_FEDERATED_TOKEN_FILE", "AZURE_AUTHORITY_HOST"},
 	"gcp":   {"GOOGLE_APPLICATION_CREDENTIALS", "CLOUDSDK_AUTH_CREDENTIAL_FILE_OVERRIDE"},
 }
 
-// allVariables are those of the three together, sorted.
+// allVariables returns the variables of all three, sorted.
 func allVariables() []string {
 	return slices.Sorted(slices.Values(slices.Concat(slices.Collect(maps.Values(variables))...)))
 }
 
-// newNamespace makes a namespace of the spec's own.
+// newNamespace creates a namespace for the spec.
 func newNamespace(ctx context.Context) string {
 	GinkgoHelper()
 	return labelledNamespace(ctx, nil)
@@ -76,7 +76,7 @@ func newAccount(ctx context.Context, namespace, name string, annotations map[str
 	return account
 }
 
-// newPod gives a pod with n containers that is not created yet.
+// newPod returns a pod with n containers that is not created yet.
 func newPod(name, account string, n int) *corev1.Pod {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -95,7 +95,7 @@ func createPod(ctx context.Context, namespace string, pod *corev1.Pod) *corev1.P
 	return created
 }
 
-// names gives the names of the variables, sorted.
+// names returns the names of the variables, sorted.
 func names(env []corev1.EnvVar) []string {
 	var names []string
 	for _, v := range env {
@@ -104,7 +104,7 @@ func names(env []corev1.EnvVar) []string {
 	return slices.Sorted(slices.Values(names))
 }
 
-// value gives the value of a variable.
+// value returns the value of a variable.
 func value(env []corev1.EnvVar, name string) string {
 	for _, v := range env {
 		if v.Name == name {
@@ -114,7 +114,7 @@ func value(env []corev1.EnvVar, name string) string {
 	return ""
 }
 
-// tokenVolume gives the pod's volume of this name.
+// tokenVolume returns the pod's volume with this name.
 func tokenVolume(pod *corev1.Pod, name string) *corev1.ProjectedVolumeSource {
 	for _, v := range pod.Spec.Volumes {
 		if v.Name == name {
@@ -124,7 +124,7 @@ func tokenVolume(pod *corev1.Pod, name string) *corev1.ProjectedVolumeSource {
 	return nil
 }
 
-// expectThreeClouds holds that a container has the three clouds' variables and
+// expectThreeClouds checks that a container has the variables of the three clouds and
 // the mount.
 func expectThreeClouds(env []corev1.EnvVar, mounts []corev1.VolumeMount) {
 	GinkgoHelper()

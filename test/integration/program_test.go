@@ -198,7 +198,7 @@ var _ = Describe("The program, by its configuration", func() {
 	})
 })
 
-// webhookClient acts as the webhook's service account.
+// webhookClient returns a client with the rights of the webhook's ServiceAccount.
 func webhookClient() kubernetes.Interface {
 	GinkgoHelper()
 	config, err := cluster.plane.User("system:serviceaccount:lanyard-system:lanyard-webhook", "system:serviceaccounts")

@@ -23,7 +23,7 @@ import (
 // pod of 43 (docs/concepts/guard.md), so a test of 200 rounds notices it 99 times of 100.
 const rounds = 200
 
-// The peers admit a pod without credentials when their cache is behind.
+// Other webhooks admit a pod without credentials when their cache is behind.
 var _ = Describe("A ServiceAccount in the same instant as its pod", func() {
 	It("created: no pod misses its identity", func(ctx SpecContext) {
 		namespace := newNamespace(ctx)
@@ -37,7 +37,7 @@ var _ = Describe("A ServiceAccount in the same instant as its pod", func() {
 				}, metav1.CreateOptions{})
 				created <- err
 			}()
-			// The apiserver refuses the pod until the account is there.
+			// The API server rejects the pod until the ServiceAccount exists.
 			pod, err := cluster.client.CoreV1().Pods(namespace).Create(ctx, newPod(name, name, 1), metav1.CreateOptions{})
 			for apierrors.IsForbidden(err) && ctx.Err() == nil {
 				pod, err = cluster.client.CoreV1().Pods(namespace).Create(ctx, newPod(name, name, 1), metav1.CreateOptions{})
@@ -50,8 +50,8 @@ var _ = Describe("A ServiceAccount in the same instant as its pod", func() {
 		Expect(missed).To(BeZero())
 	})
 
-	// The pod follows as soon as the write of the account was answered. A pod
-	// that the guard refuses is tried again, and misses nothing.
+	// The pod follows as soon as the ServiceAccount was written. A pod that the guard
+	// denies is retried, and misses nothing.
 	annotated := func(ctx SpecContext, namespace, annotation string) (missed, refused int) {
 		for i := range rounds {
 			newAccount(ctx, namespace, fmt.Sprintf("app-%d", i), nil)
@@ -78,7 +78,7 @@ var _ = Describe("A ServiceAccount in the same instant as its pod", func() {
 		Expect(refused).To(BeZero(), "the guard denied pods that have their identity")
 	})
 
-	// A pod that the webhook or the guard denies is tried again, and has no identity.
+	// A pod that the webhook or the guard denies is retried, and has no identity.
 	DescribeTable("changed: no pod has the previous identity where the webhook saw the ServiceAccount's write", func(ctx SpecContext, label, write string) {
 		namespace := newNamespace(ctx)
 		for i := range rounds / 4 {
@@ -109,9 +109,9 @@ var _ = Describe("A ServiceAccount in the same instant as its pod", func() {
 		Entry("to none, and the label required is removed in the same write", "required", `{"metadata":{"annotations":{"lanyard.dev/aws-role-arn":null},"labels":{"lanyard.dev/identity":null}}}`),
 	)
 
-	// As it is on another replica than the one that saw the ServiceAccount's write.
-	// How many pods miss their identity depends on the two watches, the webhook's and
-	// the guard's, so it is only reported.
+	// This is the situation of a replica that did not review the write of the
+	// ServiceAccount. How many pods miss their identity depends on the two watches, the
+	// webhook's and the guard's, so it is only reported.
 	It("annotated: pods have their identity as soon as the watch alone has brought the news", func(ctx SpecContext) {
 		unregisterAccounts(ctx)
 		namespace, before := newNamespace(ctx), lookups(ctx)
@@ -130,7 +130,7 @@ var _ = Describe("A ServiceAccount in the same instant as its pod", func() {
 	})
 })
 
-// race counts the rounds that say true.
+// race counts the rounds that return true.
 func race(round func(i int) bool) (missed int) {
 	GinkgoHelper()
 	for i := range rounds {
@@ -141,14 +141,14 @@ func race(round func(i int) bool) (missed int) {
 	return missed
 }
 
-// report prints the result of each case, also of those that pass.
+// report prints the result of each case, including those that pass.
 func report(what string, missed int, before, after map[string]int) {
 	line := fmt.Sprintf("%s: %d of %d pods without their identity; lookups: %d from the cache, %d live",
 		what, missed, rounds, after["cache"]-before["cache"], after["live"]-before["live"])
 	AddReportEntry(line, ReportEntryVisibilityAlways)
 }
 
-// unregisterAccounts has the API server call no webhook for service accounts
+// unregisterAccounts keeps the API server from calling webhooks for ServiceAccounts
 // until the spec ends.
 func unregisterAccounts(ctx context.Context) {
 	GinkgoHelper()
@@ -193,7 +193,7 @@ func labels(ctx context.Context) func(context.Context) (map[string]string, error
 
 var lookupLine = regexp.MustCompile(`(?m)^lanyard_serviceaccount_lookups_total\{result="[a-z_]+",source="([a-z]+)"\} (\d+)$`)
 
-// lookups counts the webhook's lookups of service accounts by their source.
+// lookups counts the webhook's lookups of ServiceAccounts by their source.
 func lookups(ctx context.Context) map[string]int {
 	GinkgoHelper()
 	counts := map[string]int{}
@@ -217,7 +217,7 @@ func validated(ctx context.Context) int {
 	return n
 }
 
-// get reads a URL that must answer with 200.
+// get reads a URL, which must respond with 200.
 func get(ctx context.Context, url string) string {
 	GinkgoHelper()
 	status, body := fetch(ctx, url)

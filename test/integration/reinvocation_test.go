@@ -49,8 +49,8 @@ var _ = Describe("A container that another webhook adds after Lanyard", func() {
 	})
 })
 
-// registerSidecarInjector serves a webhook that adds a container, called after
-// Lanyard's: the API server goes by the configurations' names.
+// registerSidecarInjector serves a webhook that adds a container. Its configuration has
+// a name that makes the API server call it after Lanyard.
 func registerSidecarInjector(ctx SpecContext, namespace string) {
 	GinkgoHelper()
 	dir := GinkgoT().TempDir()

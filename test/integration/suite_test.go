@@ -1,9 +1,9 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package integration holds the program to its promises with a real
-// kube-apiserver in front of it: the webhook is a process of its own, with the
-// permissions of deploy/ and no others, registered as deploy/ does.
+// Package integration tests the program with a real kube-apiserver. The webhook is a
+// separate process with only the permissions of deploy/, and is registered as in
+// deploy/.
 package integration
 
 import (
@@ -26,7 +26,7 @@ import (
 const deployDir = "../../deploy/base"
 
 // policies marks specs that need the guard or the fences. hack/test-versions.sh
-// leaves them out for Kubernetes before 1.30, which cannot have either.
+// leaves them out for Kubernetes before 1.30, which supports neither.
 var policies = Label("policies")
 
 // cluster is shared by all specs and set up once, before the first.
@@ -84,12 +84,12 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	waitForRegistration(ctx)
 })
 
-// waitForRegistration waits until the API server calls the webhook: it learns
-// of a configuration from a watch of its own.
+// waitForRegistration waits until the API server calls the webhook. It learns of the
+// configuration from its own watch.
 func waitForRegistration(ctx context.Context) {
 	GinkgoHelper()
 	namespace := newNamespace(ctx)
-	// With its label: the webhook may not be called yet.
+	// Add the label here, because the webhook may not be called yet.
 	labelledAccount(ctx, namespace, "probe", map[string]string{"lanyard.dev/audience": "probe"})
 	Eventually(ctx, func(ctx context.Context) (map[string]string, error) {
 		pod, err := cluster.client.CoreV1().Pods(namespace).Create(ctx, newPod("probe", "probe", 1), dryRun)

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// verified are the annotations of a ServiceAccount with a verified start.
+// verified returns the annotations of a ServiceAccount with a verified start.
 func verified() map[string]string {
 	return map[string]string{"lanyard.dev/aws-role-arn": role, "lanyard.dev/verify": "wait"}
 }

@@ -18,7 +18,8 @@ import (
 	"github.com/lanyard-dev/lanyard/policies"
 )
 
-// alikeCompiled is the result if the ServiceAccount cannot be compiled, for the same reason.
+// alikeCompiled is the result if the ServiceAccount cannot be compiled for the reason for which the
+// webhook denies it.
 const alikeCompiled = "denied alike, when the identities are compiled"
 
 // testCompiledGoldenCases is testGoldenCases for policies with compiled identities.
@@ -59,7 +60,7 @@ func (c *cluster) testCompiledGoldenCases(t *testing.T) {
 	holdGolden(t, "testdata/compiled.md", table.String())
 }
 
-// accountOf returns the ServiceAccount of a case, as its pods have it.
+// accountOf returns the ServiceAccount that the pods of a case use.
 func accountOf(g *golden) policies.Account {
 	account, namespace := annotations.ServiceAccountObject(g.account), annotations.NamespaceObject(g.namespace)
 	account.Namespace, account.Name, namespace.Name = g.live(), cmp.Or(account.Name, "app"), g.live()

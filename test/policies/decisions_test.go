@@ -18,7 +18,7 @@ const (
 	mountPath = "/var/run/secrets/lanyard.dev/serviceaccount"
 )
 
-// testDecisions is about the decisions that no golden case has.
+// testDecisions tests decisions that no golden case covers.
 func (c *cluster) testDecisions(t *testing.T) {
 	s := settingsOf(t, "")
 	const group, namespace = "decisions", "probe-decisions"
@@ -62,7 +62,7 @@ func (c *cluster) testDecisions(t *testing.T) {
 		}, nothingLeft},
 		"a list that leaves nothing without an identity": {"required", func(p *corev1.Pod) { p.Annotations = map[string]string{"lanyard.dev/skip-containers": "main"} },
 			"identity_required: serviceaccount"},
-		// As in the second pass, after another webhook has added the container.
+		// This is the second pass, after another webhook has added the container.
 		"a named container that came later": {"app", func(p *corev1.Pod) {
 			p.Labels, p.Annotations = map[string]string{injectedLabel: injectedValue}, map[string]string{"lanyard.dev/containers": "late"}
 			p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: "late", Image: "image"})

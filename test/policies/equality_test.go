@@ -38,12 +38,12 @@ const (
 	tableFile   = "testdata/equality.md"
 	// reservedAudience is the audience of the API server in the golden cases.
 	reservedAudience = "https://kubernetes.default.svc"
-	// team is the namespace of the golden cases. Here, each case has namespaces of its own,
-	// with names of the same length.
+	// team is the namespace of the golden cases. Here, each case has its own namespaces,
+	// whose names have the same length.
 	team = "team"
-	// configLabel is on a namespace: the configuration that applies there.
+	// configLabel is the label of a namespace with the configuration that applies there.
 	configLabel = "config"
-	// unavailable is in each denial of something that policies cannot do.
+	// unavailable is a part of each denial of something that policies do not support.
 	unavailable = "not available with policies"
 )
 
@@ -70,11 +70,10 @@ type golden struct {
 	namespace *corev1.Namespace
 	// warned reports whether the webhook warns that the guard denies the pod.
 	warned bool
-	// message is the message of a denial. If there is none, want is the pod as the webhook leaves
-	// it.
+	// message is the message of a denial. If there is none, want is the pod after the webhook.
 	message string
 	want    *corev1.Pod
-	// index is in the names of the case's namespaces.
+	// index is a part of the names of the case's namespaces.
 	index int
 }
 
@@ -113,8 +112,8 @@ func cases(t *testing.T, first int) (all []*golden, adopted int) {
 	return all, adopted
 }
 
-// nothingLeft is in the denial of a pod whose annotations leave out all of its containers. The
-// webhook leaves it to the guard.
+// nothingLeft is a part of the denial of a pod whose annotations leave out all of its
+// containers. The webhook leaves this denial to the guard.
 const nothingLeft = "leave out all of its containers"
 
 // warnsOfGuard reports whether one of the webhook's warnings is about that.
@@ -122,11 +121,11 @@ func warnsOfGuard(warnings []string) bool {
 	return slices.ContainsFunc(warnings, func(warning string) bool { return strings.Contains(warning, "no_container: ") })
 }
 
-// nearest is the part of the webhook's messages that CEL cannot have: it would have to compare
-// a name with all others, character by character.
+// nearest matches the part of the webhook's messages that CEL cannot compute: it would have to
+// compare a name with all others, character by character.
 var nearest = regexp.MustCompile(`; the nearest key is [a-z0-9./-]+|: did you mean "[a-z0-9-]+"\?|( Its|: its) containers are ("[a-z0-9-]+"(, | and [0-9]+ more)?)+`)
 
-// withoutNearest returns a message of the webhook as the policies have it.
+// withoutNearest returns a message of the webhook without the part that the policies lack.
 func withoutNearest(message string) string { return nearest.ReplaceAllString(message, "") }
 
 // must ends the test with an error.
@@ -208,7 +207,7 @@ func (c *cluster) install(t *testing.T, s *annotations.Settings, group string) {
 		Name: name, Annotations: map[string]string{annotations.Audience: "probe"}, Labels: map[string]string{annotations.IdentityLabel: annotations.IdentityEnabled},
 	}})
 	c.waitInjected(t, namespace, name, annotations.Injected)
-	// Each policy comes into effect by itself.
+	// Each policy takes effect separately.
 	account := func(key, value string) (*corev1.ServiceAccount, error) {
 		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "wait", Annotations: map[string]string{key: value}}}
 		return c.client.CoreV1().ServiceAccounts(namespace).Create(t.Context(), account, dryRun)
@@ -234,7 +233,7 @@ func (c *cluster) waitInjected(t *testing.T, namespace, account string, keys ...
 	})
 }
 
-// eventually waits for something that the API server does after a moment, and on a busy machine
+// eventually waits for something that the API server does after a moment, or on a busy machine
 // after many seconds.
 func eventually(t *testing.T, what string, done func() bool) {
 	t.Helper()
@@ -244,8 +243,8 @@ func eventually(t *testing.T, what string, done func() bool) {
 var dryRun = metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
 
 // testGoldenCases creates the pod of each golden case on a real API server with the
-// policies, and compares the result with the webhook's. The table of the results has no
-// case that differs.
+// policies, and compares the result with the webhook's. The table of the results must
+// contain no difference.
 func (c *cluster) testGoldenCases(t *testing.T) {
 	all, adopted := cases(t, 0)
 	groups := map[string]string{}

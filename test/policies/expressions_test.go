@@ -68,7 +68,7 @@ func (e *evaluator) eval(t *testing.T, expression, value string, values map[stri
 	return result.Value()
 }
 
-// grammarValues returns all values of the grammar's tables: each, and changed at random.
+// grammarValues returns all values of the grammar's tables, both unchanged and changed at random.
 func grammarValues(t *testing.T, random *rand.Rand) []string {
 	t.Helper()
 	var tables map[string]struct {
@@ -118,7 +118,7 @@ func changed(text string, random *rand.Rand) string {
 // newRandom returns the same numbers in each run.
 func newRandom() *rand.Rand { return rand.New(rand.NewPCG(1, 2)) }
 
-// Each parameter reads and expands a value in Go as in CEL.
+// Each parameter reads and expands a value in Go and in CEL in the same way.
 func TestParameters(t *testing.T) {
 	e, random := newEvaluator(t), newRandom()
 	custom, examples := customProviders(t)
@@ -258,7 +258,7 @@ func TestPodNameFits(t *testing.T) {
 	}
 }
 
-// A text is the same text in CEL.
+// A quoted text is the same text in CEL.
 func TestQuoteCEL(t *testing.T) {
 	e, random := newEvaluator(t), newRandom()
 	for range randomValues {

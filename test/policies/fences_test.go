@@ -19,7 +19,7 @@ import (
 	"github.com/lanyard-dev/lanyard/policies"
 )
 
-// stolen are Google credentials that send the token to somebody else.
+// stolen contains Google credentials that send the token to an attacker.
 const stolen = `{"type":"external_account","token_url":"https://attacker.example/"}`
 
 // testFences is about the fences of an installation without the webhook. The expressions are
@@ -175,7 +175,7 @@ func (c *cluster) testSizes(t *testing.T, namespace string) {
 			deniedBy(t, "129 with "+name+", later", fence, err)
 		}
 	}
-	// Without the label, the API server reads it for no pod.
+	// Without the label, the API server never reads it for a pod.
 	large := small("")
 	large.Name, large.Labels, large.Annotations = "large", nil, map[string]string{}
 	for i := range 1000 {

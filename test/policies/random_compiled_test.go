@@ -16,7 +16,7 @@ import (
 	"github.com/lanyard-dev/lanyard/policies"
 )
 
-// What only compiled identities have, by the key that asks for the identity.
+// Annotations that only compiled identities support, by the key that asks for the identity.
 var compiledOnly = []struct {
 	asks string
 	with map[string]string
@@ -26,7 +26,8 @@ var compiledOnly = []struct {
 	{"azure-client-id", map[string]string{"azure-token-path": "/run/secrets/azure/tokens/token"}},
 }
 
-// copyPaths are at, above and below the paths of the copies. CEL cannot follow "..", so none has it.
+// copyPaths are at, above and below the paths of the copies. None contains "..", which CEL cannot
+// follow.
 var copyPaths = []string{
 	"/var/run/secrets/x", "/run/secrets/x/", "//var/run/secrets/x/sub", "/VAR/run/secrets/x", `C:\run\secrets\x`,
 	"/var/run/secrets/azure/tokens", "/run/secrets/azure", "/var/run/secrets/azure/tokens/token",
@@ -91,7 +92,7 @@ func (c *cluster) testRandomCompiledPods(t *testing.T) {
 	}
 }
 
-// newCompiledPod returns a random pod with what matters to profiles and copies.
+// newCompiledPod returns a random pod with fields that matter to profiles and copies.
 func (a *sample) newCompiledPod(t *testing.T, index int) *corev1.Pod {
 	t.Helper()
 	pod := a.newRandomPod(t, index)

@@ -71,7 +71,7 @@ var rare = map[string][]string{"aws-role-arn.audit": {role}, "azure-token-path":
 // globs are values of allowed-identities.
 var globs = []string{"*", "-", "arn:aws:iam::111122223333:role/*", "BBBBBBBB-2222-3333-4444-555555555555, *@my-project.*, arn:*, tokens:*", "*, ", "vault,//iam*"}
 
-// pick returns a value, which may be changed so that it is not valid.
+// pick returns a value, sometimes changed to an invalid one.
 func pick(list []string, r *rand.Rand) string {
 	value := list[r.IntN(len(list))]
 	if r.IntN(25) == 0 {
@@ -318,7 +318,7 @@ func (c *cluster) compareRandom(t *testing.T, webhook *rules, a *sample, pod *co
 }
 
 // withoutGenerated returns the message of a denial without the generated end of the pod's name. A
-// policy that validates knows the name already, and one that mutates does not.
+// validating policy already knows the name, and a mutating one does not.
 func withoutGenerated(message string, pod *corev1.Pod) string {
 	if pod.GenerateName == "" {
 		return message
@@ -333,7 +333,7 @@ func (c *cluster) inPlain(t *testing.T, pod *corev1.Pod) (*corev1.Pod, error) {
 	return c.client.CoreV1().Pods(plainNamespace).Create(t.Context(), pod, dryRun)
 }
 
-// mutated returns the pod as the webhook makes it, and the decision.
+// mutated returns the pod after the webhook, and the decision.
 func mutated(t *testing.T, webhook *rules, pod *corev1.Pod) (*corev1.Pod, *mutate.Decision, error) {
 	t.Helper()
 	pod = pod.DeepCopy()

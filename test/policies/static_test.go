@@ -188,7 +188,7 @@ func roleOf(pod *corev1.Pod) string {
 	return ""
 }
 
-// A mistake leaves the files as they are.
+// After a mistake, the files stay as they are.
 func TestStaticPoliciesAreWrittenAsAWhole(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -206,8 +206,8 @@ func TestStaticPoliciesAreWrittenAsAWhole(t *testing.T) {
 	}
 }
 
-// testManyIdentities compiles 2,000 identities, which need several tables. Each pod has the identity
-// of its ServiceAccount, also at the ends of the tables.
+// testManyIdentities compiles 2,000 identities, which need several tables. Each pod has the
+// identity of its ServiceAccount, including those at the ends of the tables.
 func (c *cluster) testManyIdentities(t *testing.T) {
 	const group, n = "many", 2000
 	namespace := "probe-" + group

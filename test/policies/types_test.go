@@ -19,7 +19,7 @@ import (
 )
 
 // testTypes checks the types of all expressions as kube-controller-manager does, which writes its
-// warnings to the status of a policy. "lanyard check" takes a warning for a broken guard.
+// warnings to the status of a policy. "lanyard check" treats a warning as a broken guard.
 func (c *cluster) testTypes(t *testing.T) {
 	checker := &validating.TypeChecker{
 		SchemaResolver: &resolver.ClientDiscoveryResolver{Discovery: c.client.Discovery()},

@@ -16,7 +16,7 @@ import (
 	"github.com/lanyard-dev/lanyard/test/support/tree"
 )
 
-// build is what the tests need of a build of .goreleaser.yaml.
+// build contains the fields of a build of .goreleaser.yaml that the tests need.
 type build struct {
 	ID      string   `json:"id"`
 	Main    string   `json:"main"`
@@ -43,7 +43,7 @@ func goreleaserBuild(t *testing.T, id string) *build {
 	return nil
 }
 
-// goRun runs the go command in a directory. Flags of the user's do not count.
+// goRun runs the go command in a directory, without the user's flags.
 func goRun(t *testing.T, directory string, env []string, arguments ...string) {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), "go", arguments...)
@@ -54,7 +54,7 @@ func goRun(t *testing.T, directory string, env []string, arguments ...string) {
 	}
 }
 
-// Both ways to get the program without a release.
+// There are two ways to get the program without a release.
 //
 //nolint:paralleltest // it builds
 func TestTheProgramIsAPluginOfKubectl(t *testing.T) {

@@ -18,7 +18,7 @@ import (
 )
 
 // fakes stand in for the programs that publish. Each appends its arguments to the file
-// log. skopeo has one index, and the registry has the one of $PUSHED, if it is set.
+// log. skopeo returns a fixed index, and the registry the one of $PUSHED, if it is set.
 var fakes = map[string]string{
 	"skopeo": `if [ "$1" = copy ]; then echo "skopeo $*" >>log; exit; fi
 case $3 in oci-archive:*) printf index ;; *) printf '%s' "${PUSHED:-index}" ;; esac`,

@@ -19,7 +19,7 @@ import (
 	"github.com/lanyard-dev/lanyard/test/support/tree"
 )
 
-// bom is what the test reads of a CycloneDX bill of materials.
+// bom contains the fields of a CycloneDX bill of materials that the test reads.
 type bom struct {
 	Metadata struct {
 		Component  component  `json:"component"`
@@ -39,8 +39,7 @@ type property struct {
 	Value string `json:"value"`
 }
 
-// The image holds the binary and nothing else, so the bill of materials of the
-// binary is the image's.
+// The image contains nothing but the binary, so both have the same bill of materials.
 //
 //nolint:paralleltest // it builds
 func TestTheBillOfMaterialsIsThatOfTheBinary(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 	"github.com/lanyard-dev/lanyard/test/support/tree"
 )
 
-// releaseFiles are the files that name the version, and how they do.
+// releaseFiles lists the files that contain the version, and the form in which they do.
 var releaseFiles = map[string][]struct{ pattern, replacement string }{
 	"charts/lanyard/Chart.yaml": {
 		{`(?m)^version: .*`, `version: 9.8.7`}, {`(?m)^appVersion: .*`, `appVersion: 9.8.7`},
@@ -80,7 +80,7 @@ func releaseTree(t *testing.T, stale string) string {
 	return directory
 }
 
-// release runs hack/release.sh in the directory. To run a file that was just written
+// release runs hack/release.sh in the directory. Running a file that was just written
 // may fail ("text file busy"), so bash reads it.
 func release(t *testing.T, directory string, arguments ...string) (string, error) {
 	t.Helper()

@@ -29,7 +29,7 @@ import (
 
 var dist = flag.String("dist", "", "directory with what GoReleaser built; \"make snapshot\" sets it")
 
-// Each way to install the program has the archives that GoReleaser built, and the
+// Each way to install the program uses the archives that GoReleaser built, and the
 // program in them works.
 //
 //nolint:paralleltest // the parts report what belongs together
@@ -93,7 +93,7 @@ func hexSum(t *testing.T, name string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// krewPlugin is what krew reads of the plugin's manifest to install it.
+// krewPlugin contains the fields of the plugin's manifest that krew reads to install it.
 type krewPlugin struct {
 	Metadata struct {
 		Name string `json:"name"`
@@ -175,8 +175,8 @@ func expectCask(t *testing.T, archives map[string]string) {
 	}
 }
 
-// unpack returns the path of a file that it takes from an archive, which must also
-// have the license.
+// unpack extracts a file from an archive, which must also contain the license, and
+// returns its path.
 func unpack(t *testing.T, archive, file string) string {
 	t.Helper()
 	f, err := os.Open(filepath.Join(*dist, archive))

@@ -13,8 +13,8 @@ import (
 	"github.com/lanyard-dev/lanyard/test/support/tree"
 )
 
-// A merge of two branches that change the same entry keeps both, which then contradict each
-// other. Flags and files that an entry names exist.
+// A merge of two branches that change the same entry keeps both versions, which may
+// contradict each other. The flags and files that an entry names must exist.
 func TestTheChangelogIsTrue(t *testing.T) {
 	t.Parallel()
 	_, unreleased, _ := strings.Cut(tree.Read(t, root, "CHANGELOG.md"), "\n## [Unreleased]\n")

@@ -75,8 +75,8 @@ func TestCodeOwnersOwnFilesThatExist(t *testing.T) {
 	}
 }
 
-// What limits an attacker, and what the job of a release runs, is reviewed by the security team.
-// The last line that matches a file counts.
+// The security team reviews the files that limit attackers, and those that the job of a release
+// runs. The last line that matches a file counts.
 func TestTheSecurityTeamOwnsWhatLimitsAttackers(t *testing.T) {
 	t.Parallel()
 	owners := map[string]string{}

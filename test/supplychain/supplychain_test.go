@@ -1,7 +1,7 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package supplychain tests the files of which a release and the workflows are made. It needs
+// Package supplychain tests the files that define the release and the workflows. It needs
 // neither Git nor the network, and builds nothing.
 package supplychain
 
@@ -16,8 +16,8 @@ import (
 // root is the root of the repository.
 const root = "../.."
 
-// Every module of the repository must be scanned: a go.mod that is missing in the
-// Makefile would never be.
+// Every module of the repository must be scanned. One whose go.mod is missing in the
+// Makefile never would be.
 func TestEveryModuleIsScanned(t *testing.T) {
 	t.Parallel()
 	output, err := tree.Make(t, root, "--dry-run", "vuln")

@@ -19,7 +19,7 @@ import (
 	"github.com/lanyard-dev/lanyard/test/support/tree"
 )
 
-// workflow is what the tests need of a GitHub workflow.
+// workflow contains the fields of a GitHub workflow that the tests need.
 type workflow struct {
 	Permissions map[string]string `json:"permissions"`
 	Jobs        map[string]job    `json:"jobs"`
@@ -223,7 +223,7 @@ func TestActionsArePinnedToCommits(t *testing.T) {
 	}
 }
 
-// Four jobs may write, and only what they must.
+// Only four jobs may write, and each only what it must.
 func TestWorkflowsMayOnlyRead(t *testing.T) {
 	t.Parallel()
 	writers := map[string]map[string]string{
@@ -305,7 +305,7 @@ func TestTheJobThatPublishesTheSiteRunsNothing(t *testing.T) {
 	}
 }
 
-// The names of branches and tags, and texts of pull requests, are the choice of others.
+// Others choose the names of branches and tags, and the texts of pull requests.
 func TestWorkflowsDoNotRunUntrustedText(t *testing.T) {
 	t.Parallel()
 	expression := regexp.MustCompile(`\$\{\{ *([^}]*?) *\}\}`)
@@ -357,7 +357,7 @@ func TestEveryModuleNeedsTheSameGo(t *testing.T) {
 	}
 }
 
-// The list of versions, their rows, and the workflow that tests them.
+// The list of versions, the rows of the table, and the workflow must agree.
 func TestEveryKubernetesVersionIsInTheTable(t *testing.T) {
 	t.Parallel()
 	versions := strings.Fields(find(t, "hack/test-versions.sh", `(?m)^versions=\((.*)\)$`))

@@ -71,7 +71,7 @@ func redirectLogs(log logr.Logger) {
 }
 
 // load returns the options and settings from the arguments and the file of --config. It runs
-// at the start and after each change of the file. reserved lists the known audiences of the
+// at startup and after each change of the file. reserved lists the known audiences of the
 // API server.
 func load(args []string, readFile func(name string) ([]byte, error), reserved []string) (*options.Options, *annotations.Settings, error) {
 	o, err := options.Load(args, readFile)

@@ -160,7 +160,7 @@ contexts: [{name: c, context: {cluster: c, user: u}}]
 `
 
 func TestTheClientIsConfiguredByTheFileOrTheCluster(t *testing.T) {
-	// As outside a cluster, even if the tests run in one.
+	// Run as outside a cluster, even if the tests run in one.
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
 	t.Setenv("KUBERNETES_SERVICE_PORT", "")
 	write := func(name, text string) string {

@@ -75,7 +75,7 @@ func newProgram(t *testing.T, file string, log logr.Logger) *program {
 	return p
 }
 
-// A mistake that is reported only at the start would stay unnoticed until no replica starts.
+// A mistake that is reported only at startup would stay unnoticed until no replica can start.
 func TestReloadAndStartAcceptTheSameFiles(t *testing.T) {
 	t.Parallel()
 	const identities = "identities: [{namespace: a, serviceAccount: b, annotations: {first-role: r}}]\n"
@@ -110,7 +110,7 @@ func TestReloadAndStartAcceptTheSameFiles(t *testing.T) {
 			t.Errorf("%s: the program uses the file", sentence)
 		}
 	}
-	// The command line takes precedence, as in a start.
+	// The command line takes precedence, as at startup.
 	text := "tls-cert-file: ''\naws-default-region: eu-west-1\n" + providerFile("second")
 	if err := p.load([]byte(text)); err != nil {
 		t.Fatal(err)
@@ -155,7 +155,7 @@ func TestAChangedConfigurationIsUsedWithoutARestart(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	handler := reviewMux(p)
+	handler := http.HandlerFunc(p.serveReview)
 	successful := func(want string) func() bool {
 		expected := "# HELP lanyard_config_reload_successful 1 if the file of --config is in use as it is now, 0 if it is wrong or cannot be read. Absent without --config.\n" +
 			"# TYPE lanyard_config_reload_successful gauge\nlanyard_config_reload_successful " + want + "\n"

@@ -21,7 +21,7 @@ import (
 // never is a delay that is longer than any test.
 const never = 24 * time.Hour
 
-// holdSignals keeps a signal that is not handled from ending the process.
+// holdSignals keeps unhandled signals from ending the process.
 func holdSignals(t *testing.T) {
 	t.Helper()
 	held := make(chan os.Signal, 8)

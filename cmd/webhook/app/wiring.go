@@ -37,7 +37,7 @@ const maxScrapes = 4
 // program holds the parts of lanyard-webhook.
 type program struct {
 	args     []string
-	options  *options.Options // of the arguments, at the start
+	options  *options.Options // of the arguments, at startup
 	reserved []string         // the audiences of the API server
 	draining <-chan struct{}
 	log      logr.Logger
@@ -135,7 +135,7 @@ func (p *program) addServers() error {
 		p.others = append(p.others, callers.Start)
 	}
 	address := net.JoinHostPort(host(p.options.BindAddress), strconv.Itoa(p.options.SecurePort))
-	p.reviews = httpserver.NewReviews(address, httpserver.Closing(p.draining, reviewMux(p)), tlsConfig, p.log.WithName("reviews"))
+	p.reviews = httpserver.NewReviews(address, httpserver.Closing(p.draining, http.HandlerFunc(p.serveReview)), tlsConfig, p.log.WithName("reviews"))
 	if p.options.HealthProbeBindAddress != "0" {
 		p.serveAtOnce(httpserver.NewPort(p.options.HealthProbeBindAddress, p.healthMux(), nil, p.log.WithName("health")))
 	}
@@ -180,15 +180,14 @@ func host(bindAddress string) string {
 	return bindAddress
 }
 
-// reviewMux serves each kind of review on its own path.
-func reviewMux(p *program) http.Handler {
-	mux := http.NewServeMux()
-	for path := range p.injection.Load().handlers {
-		mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
-			p.injection.Load().handlers[path].ServeHTTP(w, r)
-		})
+// serveReview serves each kind of review on its own path.
+func (p *program) serveReview(w http.ResponseWriter, r *http.Request) {
+	handler, found := p.injection.Load().handlers[r.URL.Path]
+	if !found {
+		httpserver.Refuse(w, "404 page not found", http.StatusNotFound)
+		return
 	}
-	return mux
+	handler.ServeHTTP(w, r)
 }
 
 // watchConfig loads the file of --config, now and after each change.

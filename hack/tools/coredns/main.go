@@ -1,9 +1,9 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Coredns is CoreDNS with the plugins that the Corefiles of kubeadm and of
-// hack/kind/offline.sh name. The others need the SDKs of clouds, which take minutes to
-// compile.
+// Coredns is CoreDNS with only the plugins in the Corefiles of kubeadm and of
+// hack/kind/offline.sh, because the others need the SDKs of clouds, which take minutes
+// to compile.
 package main
 
 import (

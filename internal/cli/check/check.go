@@ -1,8 +1,8 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package check judges an installation of Lanyard, or a cluster that is to get
-// one.
+// Package check judges an installation of Lanyard, or a cluster before the
+// installation.
 //
 //	check.go          judges objects, and says what to do; pure
 //	read.go           looks at the parts of the cluster
@@ -54,9 +54,8 @@ func Version(version string) finding.Finding {
 // maxSkew is the clock skew that clouds and the API server tolerate.
 const maxSkew = 30 * time.Second
 
-// Clocks checks the skew of the clocks of this machine and of the nodes from that of the API
-// server. A clock that is ahead has a positive skew. nodes contains the nodes whose skew is
-// known.
+// Clocks compares the clocks of this machine and of the nodes with the API server's. The
+// skew of a clock that is ahead is positive. nodes contains the nodes whose skew is known.
 func Clocks(here time.Duration, nodes map[string]time.Duration) []finding.Finding {
 	var found []finding.Finding
 	if here.Abs() > maxSkew {
@@ -95,8 +94,8 @@ func orPassed(found []finding.Finding, format string, args ...any) []finding.Fin
 	return []finding.Finding{finding.Passed(format, args...)}
 }
 
-// Registration checks the webhook configurations. validating are all in the cluster; unread
-// is the error if they could not be read.
+// Registration checks the webhook configurations. validating contains all of the cluster;
+// unread is the error if they could not be read.
 func Registration(mutating *admissionregistrationv1.MutatingWebhookConfiguration, validating []admissionregistrationv1.ValidatingWebhookConfiguration, unread error) []finding.Finding {
 	var found []finding.Finding
 	incomplete := func(format string, args ...any) {
@@ -132,8 +131,9 @@ func validatingOf(name string, all []admissionregistrationv1.ValidatingWebhookCo
 	return &all[i]
 }
 
-// Peers lists other webhooks that inject identities, and what happens next to Lanyard's
-// configuration of this name. switching reports whether Lanyard adopts from one of them.
+// Peers lists other webhooks that inject identities, and what happens if Lanyard's
+// configuration, which has this name, exists as well. switching reports whether Lanyard
+// adopts from one of them.
 func Peers(all []admissionregistrationv1.MutatingWebhookConfiguration, name string, adopted []string) (found []finding.Finding, switching bool) {
 	known := peer.All()
 	for i := range all {
@@ -261,7 +261,7 @@ func Certificates(mutating *admissionregistrationv1.MutatingWebhookConfiguration
 	return orPassed(found, "the CA in the caBundle is valid until %s", end)
 }
 
-// lastDay returns when the last certificate of a caBundle expires.
+// lastDay returns the time at which the last certificate of a caBundle expires.
 func lastDay(bundle []byte) (last time.Time, err error) {
 	if len(bundle) == 0 {
 		return last, errors.New("it is empty, but must contain the CA of the webhook")
@@ -329,7 +329,7 @@ func scope(namespace string) (where, flag string) {
 
 // Unguarded reports ServiceAccounts that need credentials but lack the guard's label, in a
 // namespace or all. example is one of them. With byPolicies, only policies inject, and they
-// also select by the label.
+// select ServiceAccounts with this label, too.
 func Unguarded(namespace string, n int, example string, byPolicies bool) finding.Finding {
 	where, flag := scope(namespace)
 	f := finding.Warn("unguarded", "Run: lanyard label serviceaccounts "+flag, "operations/monitoring.md#lanyardunguardedserviceaccounts",
@@ -360,7 +360,7 @@ func Pods(namespace string, states map[injected.State]int) []finding.Finding {
 	return orPassed(found, "every pod%s has the credentials that its ServiceAccount asks for", where)
 }
 
-// Unread reports the error for which the settings of the webhook could not be read.
+// Unread reports that the settings of the webhook could not be read.
 func Unread(err error) finding.Finding {
 	if right := finding.LackedRight(err); right != "" {
 		return finding.NoRight(right, "the settings of the webhook cannot be read, so the built-in defaults are used")
@@ -461,9 +461,9 @@ func maybeFence(wrong string, unread error) finding.Finding {
 		"%s: %v", wrong, unread)
 }
 
-// Issuer checks the issuer of the cluster's tokens. public are the documents that a cloud
-// reads, or nil with publicErr; both are nil if they were not read. signing is the ID of the
-// current signing key, or empty if it is unknown.
+// Issuer checks the issuer of the cluster's tokens. public contains the documents that a
+// cloud reads, or is nil with publicErr; both are nil if they were not read. signing is the
+// ID of the current signing key, or empty if it is unknown.
 func Issuer(cluster, public *cloud.Documents, publicErr error, signing string) []finding.Finding {
 	name := cluster.Discovery.Issuer
 	const documentsPage = "issuer.md#choose-where-the-documents-are"

@@ -253,7 +253,7 @@ func expect(t *testing.T, lines []finding.Finding, want []string) {
 	}
 }
 
-// Whether the webhook may write its webhook configurations is in the arguments of its Deployment.
+// The arguments of the Deployment show whether the webhook may write its webhook configurations.
 func TestWhichFencesAreNeededIsReadInTheCluster(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -303,8 +303,8 @@ func newCA(t *testing.T, end time.Time) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: certutil.CertificateBlockType, Bytes: certificate})
 }
 
-// Of several CAs, the first to expire is reported, with its webhook: a registration that is half
-// written has an old one.
+// The first CA to expire is reported, with its webhook: if only half of the registration was
+// written, the other half has an old CA.
 func TestTheCAThatExpiresFirst(t *testing.T) {
 	t.Parallel()
 	const day = 24 * time.Hour
@@ -512,7 +512,7 @@ func TestWhyAReplicaIsNotReady(t *testing.T) {
 	}
 }
 
-// Without its webhook configurations, the guard denies each pod that needs credentials.
+// Without the webhook configurations, the guard denies every pod that needs credentials.
 func TestTheFixOfAMissingServiceKeepsNoGuard(t *testing.T) {
 	t.Parallel()
 	const want = "Install Lanyard again. To remove it instead, remove its guard, too: alone, it denies pods that need credentials."
@@ -614,7 +614,7 @@ func TestRedaction(t *testing.T) {
 		`dial tcp 10.96.0.10:443, [fd00::1]:443, a.corp.example`:                                                                   `dial tcp <host-1>:443, <host-2>:443, <host-3>`,
 		`"arn:aws:iam::111122223333:role/cart": cart@p.iam.gserviceaccount.com 11111111-2222-3333-4444-555555555555, 123456789012`: `"<identity-1>": <identity-2> <identity-3>, <identity-4>`,
 	} {
-		// Placeholders do not depend on the order of the texts, except for their numbers.
+		// Except for their numbers, placeholders do not depend on the order of the texts.
 		fresh := newRedactor(true)
 		for _, name := range r.names {
 			fresh.placeholders[name] = r.placeholders[name]
@@ -661,7 +661,8 @@ func TestPeers(t *testing.T) {
 	}
 }
 
-// The first steps of a switch leave the guard off: the other webhook gives credentials.
+// During the first steps of a migration, the guard is off, because the other webhook provides the
+// credentials.
 func TestGuardMayBeOffDuringMigration(t *testing.T) {
 	t.Parallel()
 	for status, want := range map[finding.Status]finding.Status{finding.Failed: finding.Warning, finding.OK: finding.OK, finding.Skipped: finding.Skipped} {
@@ -671,7 +672,7 @@ func TestGuardMayBeOffDuringMigration(t *testing.T) {
 	}
 }
 
-// Each page that a line links exists, and so does the heading.
+// The pages and headings that the findings link to exist.
 func TestLinks(t *testing.T) {
 	t.Parallel()
 	source := []byte(`"` + fleetPage + `"`)
@@ -705,7 +706,7 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// The policies of an installation that is gone deny pods, and nothing injects them.
+// The policies of a removed installation deny pods that nothing injects.
 func TestLeftovers(t *testing.T) {
 	t.Parallel()
 	guard := []cluster.Leftover{{Kind: "validatingadmissionpolicybinding", Name: "old-guard-pods", DeniesPods: true}, {Kind: "validatingadmissionpolicybinding", Name: "old-guard-marks"}}

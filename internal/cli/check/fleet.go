@@ -37,7 +37,7 @@ func Fleet(members []Member, public *cloud.Documents) []finding.Finding {
 // fleetKeys compares the keys of the clusters with the published keys.
 func fleetKeys(members []Member, public *cloud.Documents) (found []finding.Finding) {
 	if public == nil {
-		return nil // the judgement of the issuer says why
+		return nil // the finding about the issuer says why
 	}
 	unknown := public.KeyIDs()
 	for _, m := range members {

@@ -79,9 +79,9 @@ func (k *checkCommand) version(ctx context.Context) (version string, skew time.D
 	return info.GitVersion, skewOfDate(date, before, time.Now()), nil
 }
 
-// skewOfDate returns how far a clock is ahead of a server's clock, by the Date header of a response
-// that was sent between the two times. It returns 0 if there is no header. Date has a resolution of
-// one second.
+// skewOfDate returns how far a clock is ahead of a server's clock, given the Date header of a
+// response that was sent between the two times. It returns 0 if there is no header. Date has a
+// resolution of one second.
 func skewOfDate(date string, before, after time.Time) time.Duration {
 	at, err := http.ParseTime(date)
 	switch {
@@ -271,7 +271,7 @@ func (k *checkCommand) fences(ctx context.Context, registration *admissionregist
 // documents at that URL are checked and must be readable.
 func (k *checkCommand) issuer(ctx context.Context) {
 	cluster, err := cloud.FromCluster(ctx, k.client.CoreV1().RESTClient())
-	if apierrors.IsForbidden(err) { // without the message of the API server: the response is no object
+	if apierrors.IsForbidden(err) { // without the message of the API server: the response is not a Status
 		k.add("issuer", finding.NoRight("get "+cloud.DiscoveryPath, "the issuer cannot be read"))
 		return
 	}
@@ -292,7 +292,7 @@ func (k *checkCommand) issuer(ctx context.Context) {
 	}
 	signing := ""
 	if public != nil {
-		signing, _ = cloud.SigningKey(ctx, k.CLI, k.client) // without the right, all keys must be public anyway
+		signing, _ = cloud.SigningKey(ctx, k.CLI, k.client) // without the right, all keys must still be public
 	}
 	found := Issuer(cluster, public, err, signing)
 	if injecting, err := k.survey.Injecting(ctx); err == nil {
@@ -376,8 +376,8 @@ func (s *accounts) findings() []finding.Finding {
 	return append([]finding.Finding{Unguarded(s.namespace, s.unguarded, s.example, s.policies != nil)}, s.unread...)
 }
 
-// compiled reports whether the policies have the identities, so that they do not select ServiceAccounts
-// by the label.
+// compiled reports whether the policies contain the identities, and therefore ignore the label of
+// ServiceAccounts.
 func (s *accounts) compiled() bool { return s.policies.Compiled() }
 
 // readAccounts reads the ServiceAccounts of all namespaces or, without the right, of the namespace
@@ -437,8 +437,8 @@ func (k *checkCommand) addServiceAccount(s *accounts, object *metav1.PartialObje
 	}
 }
 
-// pods counts the pods by their states. It sends no dry run, because one for
-// each ServiceAccount would load the cluster, so it needs the settings of the webhook.
+// pods counts the pods by their states. It needs the settings of the webhook, because
+// it sends no dry runs: one for each ServiceAccount would load the cluster.
 func (k *checkCommand) pods(ctx context.Context, s *accounts) {
 	if s.compiled() {
 		k.add("pods", finding.DoesNotApply("pods were not compared with the annotations of ServiceAccounts: the identities are in the policies"))

@@ -93,7 +93,7 @@ func (r *redactor) text(text string) string {
 	}
 	for _, name := range r.names {
 		whole := regexp.MustCompile(`(^|[^\w.<-])` + regexp.QuoteMeta(name) + `($|[^\w>-])`)
-		// Twice, because adjacent matches share a character.
+		// Replace twice, because adjacent matches share a character.
 		for range 2 {
 			text = whole.ReplaceAllString(text, "${1}"+r.placeholders[name]+"${2}")
 		}

@@ -19,16 +19,16 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
-// given is the value of a parameter that overrides the annotation, or is empty. from is where the user
+// given is the value of a parameter that overrides the annotation, or empty. from is where the user
 // wrote it, such as --role-arn.
 type given struct{ value, from string }
 
-// account is a ServiceAccount whose identity trust determines.
+// account is a ServiceAccount for which the command trust determines the identity.
 type account struct {
 	ServiceAccount
 	definition *annotations.Provider
-	// values are the annotations that concern the provider: those of the ServiceAccount and its
-	// mappings, and those that it still needs. mapped are those of mappings.
+	// values contains the annotations that concern the provider: those of the ServiceAccount
+	// and its mappings, and those that it still needs. mapped contains those of the mappings.
 	values, mapped map[string]string
 }
 
@@ -40,8 +40,8 @@ func (a *account) set(name, value string) {
 	}
 }
 
-// unset lists the annotations of the provider to remove, in place of those to add. The webhook denies
-// those that are left without an identity.
+// unset lists the annotations of the provider to remove, instead of those to add. Without an
+// identity, the webhook would deny the rest.
 func (a *account) unset() {
 	a.Annotate, a.ClientIDKey = nil, ""
 	for _, key := range slices.Sorted(maps.Keys(a.values)) {
@@ -88,7 +88,7 @@ func (k *trustCommand) token(ctx context.Context, names []string, parameters map
 	return &t, k.addIssuer(ctx, &t)
 }
 
-// share copies the identity of another ServiceAccount to one without.
+// share copies the identity of another ServiceAccount to one that has none.
 func (a *account) share(of *account) {
 	for _, name := range identityParameters(a.definition) {
 		if key := annotations.Key(a.definition, name); a.values[key] == "" && of.values[key] != anyGUID {

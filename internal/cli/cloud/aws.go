@@ -9,12 +9,13 @@ import (
 )
 
 // awsTag is the pattern of the tags of IAM
-// (https://docs.aws.amazon.com/IAM/latest/UserGuide/id_tags.html#id_tags_rules), but for those that
-// the shorthand of the AWS CLI cannot express.
+// (https://docs.aws.amazon.com/IAM/latest/UserGuide/id_tags.html#id_tags_rules), except for those
+// that the shorthand of the AWS CLI cannot express.
 const awsTag = `^[\pL\pN_.:/+@-][\pL\pN _.:/+@-]{0,127}=([\pL\pN_.:/+@-][\pL\pN _.:/=+@-]{0,255})?$`
 
-// otherStatements is the query of the AWS CLI (JMESPath) for a trust policy without the statement about
-// a condition and the subjects, which are JSON. A policy may have one statement without a list.
+// otherStatements is a query of the AWS CLI (JMESPath) that returns a trust policy without the
+// statement about a condition and the subjects, which are JSON. A policy may contain a single
+// statement instead of a list.
 const otherStatements = "{Version: Role.AssumeRolePolicyDocument.Version, " +
 	"Statement: [Role.AssumeRolePolicyDocument.Statement][] | [?Condition.StringEquals.%s != `%s`]}"
 

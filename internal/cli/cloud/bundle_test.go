@@ -120,7 +120,7 @@ func TestTheRemovalOfABundle(t *testing.T) {
 	}
 }
 
-// The tags are at each identity, and a cloud without tags is an error.
+// Each identity gets the tags, and a cloud without tags is an error.
 func TestTheTagsOfABundle(t *testing.T) {
 	t.Parallel()
 	args := append([]string{"-f", "testdata/requests", "--tag", "team=shop"}, bundleFlags...)

@@ -37,7 +37,7 @@ type CredentialsRequest struct {
 	Permissions        Permissions
 }
 
-// Permissions are the permissions in a CredentialsRequest.
+// Permissions contains the permissions in a CredentialsRequest.
 type Permissions struct {
 	// Statements are the statements of an IAM policy, for AWS.
 	Statements []Statement `json:"statements,omitempty"`
@@ -59,10 +59,11 @@ type Statement struct {
 
 const (
 	credentialsRequestVersion = "cloudcredential.openshift.io/v1"
-	// maxBundle limits the size of all files of a bundle. An OpenShift release has 100 KiB.
+	// maxBundle limits the size of all files of a bundle. Those of an OpenShift release have 100
+	// KiB.
 	maxBundle = 8 << 20
-	// deleteAnnotation marks a request of an earlier release, and featureSetAnnotation one that is not
-	// part of a usual cluster. ccoctl ignores both.
+	// deleteAnnotation marks a request of an earlier release, and featureSetAnnotation one that is
+	// not part of an ordinary cluster. ccoctl ignores both.
 	deleteAnnotation     = "release.openshift.io/delete"
 	featureSetAnnotation = "release.openshift.io/feature-set"
 )
@@ -111,7 +112,7 @@ type bundleReader struct {
 	note func(format string, args ...any)
 
 	requests []*CredentialsRequest
-	// errs are the mistakes in requests, so that the user sees all of them.
+	// errs collects the mistakes in requests, so that the user sees all of them.
 	errs []error
 }
 
@@ -128,7 +129,7 @@ func (b *bundleReader) add(text []byte, inList bool) error {
 	if !isRequest && !isList {
 		return nil
 	}
-	if isList && inList { // each level would decode all levels below it once more
+	if isList && inList { // each level would decode all levels below it again
 		return fmt.Errorf("a %s is in a list: write its items into the outer list", raw.Kind)
 	}
 	if err := json.Unmarshal(text, &raw); err != nil {

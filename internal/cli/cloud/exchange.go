@@ -74,7 +74,7 @@ func Do(ctx context.Context, client *http.Client, r *exchange.Request) (*exchang
 	return answer, nil
 }
 
-// commands returns a part of the trust configuration with which the cloud would accept the
+// commands returns a part of the trust configuration that makes the cloud accept the
 // token, or "" if there is none.
 func commands(r *exchange.Request, format, part string) string {
 	claims, err := exchange.ParseToken(r.Token)

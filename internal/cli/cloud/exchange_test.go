@@ -21,7 +21,7 @@ import (
 	"github.com/lanyard-dev/lanyard/test/support/decisions"
 )
 
-// The pods are those that the webhook makes.
+// The pods are the webhook's own output.
 func TestFromPodReadsTheInjection(t *testing.T) {
 	t.Parallel()
 	s, err := annotations.NewSettings(provider.Builtin())
@@ -67,7 +67,7 @@ func TestFromPodReadsTheInjection(t *testing.T) {
 	}
 }
 
-// A pod gets its session name from its own name.
+// The session name of a pod is its own name.
 func TestTheSessionNameIsTheNameOfThePod(t *testing.T) {
 	t.Parallel()
 	s, err := annotations.NewSettings(provider.Builtin())

@@ -16,7 +16,8 @@ import (
 const maxGoogleSubject = 127
 
 // namespaceClaim is the namespace of a token's ServiceAccount, in Google's dialect of CEL. As the
-// attribute "namespace", it lets a role name all ServiceAccounts of a namespace as a principalSet.
+// attribute "namespace", it allows to grant a role to all ServiceAccounts of a namespace, as a
+// principalSet.
 const namespaceClaim = "assertion['kubernetes.io']['namespace']"
 
 // trustGCP returns the trust configuration of Google Cloud, with or without a service account to

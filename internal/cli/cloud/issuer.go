@@ -49,13 +49,13 @@ type Documents struct {
 	Discovery Discovery
 	// Keys maps key IDs to the parameters of the public keys, in a canonical order.
 	Keys map[string]string
-	// Age is how long caches have had the older one of documents that were read at a URL, or zero
-	// if no cache says so (RFC 9111, section 5.1).
+	// Age is how long caches have had the older of the documents that were read from a URL, or
+	// zero if no cache reports it (RFC 9111, section 5.1).
 	Age time.Duration
 
 	members map[string]any             // of the discovery document
 	texts   map[string]json.RawMessage // of the keys
-	// discoveryVersion and keysVersion are of documents that were read at a URL.
+	// discoveryVersion and keysVersion are set for documents that were read from a URL.
 	discoveryVersion, keysVersion version
 }
 
@@ -99,7 +99,7 @@ func Parse(discovery, keys []byte) (*Documents, error) {
 	return &d, nil
 }
 
-// DiscoveryText returns the discovery document: the members that were read, with Discovery.
+// DiscoveryText returns the discovery document: the members that were read, updated from Discovery.
 func (d *Documents) DiscoveryText() string {
 	members := maps.Clone(d.members)
 	members["issuer"], members["jwks_uri"] = d.Discovery.Issuer, d.Discovery.JWKSURI
@@ -172,7 +172,7 @@ func FromURL(ctx context.Context, client *http.Client, base string) (*Documents,
 	return documents, err
 }
 
-// published is a document that was read at a URL.
+// published is a document that was read from a URL.
 type published struct {
 	body    []byte
 	version version

@@ -124,7 +124,7 @@ func (k *trustIssuerCommand) publishFile(ctx context.Context) error {
 	return k.publish(ctx, documents)
 }
 
-// isURL matches a place that is no directory. The drives of Windows have one letter.
+// isURL matches a place that is not a directory. Drives of Windows have one letter.
 var isURL = regexp.MustCompile(`^[a-z0-9]{2,}:`)
 
 // publish writes the documents, or the commands that upload them.
@@ -180,7 +180,7 @@ func (k *trustIssuerCommand) published(ctx context.Context, at string) (*Documen
 	case isUnread:
 		reason := unread.Error()
 		if noResponse {
-			reason = "no response" // and not the texts of proxies and resolvers
+			reason = "no response" // but not the texts of proxies and resolvers
 		}
 		k.Note("warning: no documents were found at %s (%s): make sure that these documents replace no others", at, reason)
 		return nil, nil

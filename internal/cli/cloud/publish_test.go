@@ -143,8 +143,8 @@ func TestMergeAlgorithms(t *testing.T) {
 	}
 }
 
-// The hook of UpdateDirectory is the barrier: the second publisher runs while the first one
-// has read the documents and has not written them.
+// The hook of UpdateDirectory is the barrier: the second publisher runs after the first one
+// has read the documents, and before it writes them.
 func TestTwoPublishersOfADirectory(t *testing.T) {
 	t.Parallel()
 	const name = "https://issuer.example"

@@ -99,8 +99,8 @@ func (x *Target) selected(ctx context.Context) (all []*metav1.ObjectMeta, omitte
 	return all, omitted, err
 }
 
-// exchangeAll returns the findings about the ServiceAccounts, in their order, and the command
-// that exchanges a token inside a pod of the first one with a cloud.
+// exchangeAll returns the findings about the ServiceAccounts, in their order, and a command
+// that exchanges a token inside a pod, for the first one with a cloud.
 func (x *Target) exchangeAll(ctx context.Context, all []*metav1.ObjectMeta) ([]finding.Finding, string) {
 	lines, inPod := make([][]finding.Finding, len(all)), make([]string, len(all))
 	var group errgroup.Group
@@ -365,7 +365,7 @@ func (k *tokenCommand) run(ctx context.Context, args []string) error {
 	return command.FoundIf(denied, errors.Join(errs...))
 }
 
-// check returns an error for flags and arguments that do not fit together.
+// check returns an error for flags and arguments that cannot be combined.
 func (k *tokenCommand) check(names []string) error {
 	switch isCloud := slices.Contains(clouds(), k.receiver); {
 	case k.receiver == "":
@@ -384,7 +384,7 @@ func (k *tokenCommand) check(names []string) error {
 	return nil
 }
 
-// token returns what the token of a ServiceAccount says, and the responses of the cloud. With --raw,
+// token returns the claims of a ServiceAccount's token, and the responses of the cloud. With --raw,
 // it writes the token instead, and returns nil.
 func (k *tokenCommand) token(ctx context.Context, read *reader, namespace, name string) (*tokenResult, error) {
 	r, err := k.request(ctx, read, namespace, name)

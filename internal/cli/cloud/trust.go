@@ -55,10 +55,10 @@ type Token struct {
 	Project string
 	// Tags are the tags of the identity and the issuer at the cloud.
 	Tags map[string]string
-	// Grant are permissions that the identity gets, or zero if the user gives it some.
+	// Grant contains the permissions of the identity. It is zero if the user grants them.
 	Grant Grant
 	// JWKS contains the public keys to upload, or is empty if the provider reads the issuer.
-	// KeepKeys is set if keys that the provider has already are among them.
+	// KeepKeys is set if they include keys that the provider already has.
 	JWKS     string
 	KeepKeys bool
 }
@@ -72,7 +72,7 @@ type ServiceAccount struct {
 	ClientIDKey string
 }
 
-// First returns the first ServiceAccount, whose names other objects have.
+// First returns the first ServiceAccount. Other objects are named after it.
 func (t *Token) First() ServiceAccount { return t.ServiceAccounts[0] }
 
 // Several reports whether several ServiceAccounts have the identity.
@@ -154,9 +154,9 @@ func shorten(name, whole string, limit int) string {
 // shop_cart.
 func (a ServiceAccount) Label() string { return identifier(a.Namespace + "_" + a.Name) }
 
-// Trust is the configuration with which a cloud trusts the tokens of a ServiceAccount: the executed
-// templates of the cloud, by their names: json, or a format and a part. Other templates, of one word, are
-// only used by these.
+// Trust is the configuration that makes a cloud trust the tokens of a ServiceAccount: the executed
+// templates of the cloud, by name. A name is json, or a format and a part; templates with other
+// names are only used by these.
 type Trust map[string]string
 
 //go:embed *.tmpl
@@ -301,7 +301,7 @@ func NewCustom(token *Token, d *annotations.Provider) (Trust, error) {
 			text.WriteString(expanded)
 		}
 	}
-	// A value that the text does not contain may be an example.
+	// Values that the text does not contain may be examples.
 	used := maps.Clone(token.Values)
 	maps.DeleteFunc(used, func(name, _ string) bool { return d.Trust != "" && !d.TrustHas(name) })
 	return fill("custom", token, struct {

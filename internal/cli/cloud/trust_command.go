@@ -93,7 +93,8 @@ type trustCommand struct {
 
 	settings   *annotations.Settings
 	definition *annotations.Provider
-	// documents are those of the cluster's issuer, and keys the ones to upload, once they were read.
+	// documents and keys are those of the cluster's issuer and those to upload, once they have been
+	// read.
 	documents *Documents
 	keys      string
 }
@@ -264,7 +265,7 @@ func (k *trustCommand) trust(t *Token) (Trust, error) {
 	return NewTrust(k.provider, t)
 }
 
-// format returns the format of an output for people, or an error for flags that do not fit together.
+// format returns the format of an output for people, or an error for flags that cannot be combined.
 func (k *trustCommand) format() (string, error) {
 	format := cmp.Or(k.Format, outputShell)
 	switch {

@@ -135,7 +135,7 @@ func withTags(token cloud.Token, tags ...string) cloud.Token {
 	return token
 }
 
-// If the identity does not exist, its ID is empty, and az would list the role assignments of everybody.
+// If the identity does not exist, its ID is empty, and az would list all role assignments.
 func TestTheRemovalOfAnIdentityThatDoesNotExist(t *testing.T) {
 	t.Parallel()
 	azure, err := newAzure(tokenFor("api://AzureADTokenExchange"), azureOptions{ResourceGroup: "group"})()
@@ -380,8 +380,8 @@ func TestLongNamesStayDifferent(t *testing.T) {
 	}
 }
 
-// The commands of Azure create what does not exist, and change what exists: two ServiceAccounts with the
-// same name at the cloud would be one identity.
+// The commands for Azure create or update objects, so two ServiceAccounts with the same name in the
+// cloud would share an identity.
 func TestServiceAccountsHaveDifferentNames(t *testing.T) {
 	t.Parallel()
 	names := map[string]string{}
@@ -450,7 +450,7 @@ func TestTheProjectOfAServiceAccount(t *testing.T) {
 	}
 }
 
-// A repair passes on what it looked up.
+// A repair passes on the names that it looked up.
 func TestARepairThatLooksUpNames(t *testing.T) {
 	t.Parallel()
 	azure, err := newAzure(tokenFor("api://AzureADTokenExchange"), azureOptions{ClientID: "55556666-cccc-7777-dddd-8888eeee9999"})()

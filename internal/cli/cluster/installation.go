@@ -96,7 +96,7 @@ func Unguarded(s *annotations.Settings, serviceAccount *metav1.PartialObjectMeta
 type Guard string
 
 const (
-	// GuardOn means that the ServiceAccount has the label that the guard selects by.
+	// GuardOn means that the ServiceAccount has the label that the guard selects.
 	GuardOn Guard = "guarded"
 	// GuardOff means that it lacks the label, or that an identity was not adopted from
 	// another webhook's annotations yet.
@@ -130,7 +130,7 @@ func CalledFor(configuration *admissionregistrationv1.MutatingWebhookConfigurati
 	selector, err := metav1.LabelSelectorAsSelector(entry.NamespaceSelector)
 	// The API server sets this label. It is missing in a namespace that was not read.
 	set := labels.Merge(labels.Set{corev1.LabelMetadataName: namespace.Name}, namespace.Labels)
-	return err == nil && selector.Matches(set) // the API server accepts no selector with a mistake
+	return err == nil && selector.Matches(set) // the API server rejects invalid selectors
 }
 
 // mirrorCondition is the name of the matchCondition that all of Lanyard's pod webhooks have.
@@ -168,7 +168,7 @@ type Kind struct {
 	// Restarts reports whether a change of the template replaces the pods. It is false for a
 	// Job, for example.
 	Restarts bool
-	// Makes is the kind of the objects that it makes, if they are not pods.
+	// Makes is the kind of the objects that it creates, if they are not pods.
 	Makes string
 }
 
@@ -220,9 +220,9 @@ func ByOwner(owner *metav1.OwnerReference) (Kind, bool) {
 	return ByGroupKind(schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).GroupKind())
 }
 
-// ControllerOf returns the owner that made an object of this kind, or nil if there is none. Who creates
-// an object writes its owner references: one to a kind of Kubernetes that makes no such objects is
-// wrong, and no controller removes it.
+// ControllerOf returns the owner that created an object of this kind, or nil if there is none. The
+// creator of an object can write any owner reference. One to a kind of Kubernetes that does not
+// create such objects is wrong, but no controller removes it.
 func ControllerOf(kind string, object metav1.Object) *metav1.OwnerReference {
 	owner := metav1.GetControllerOf(object)
 	if owner == nil {
@@ -295,7 +295,8 @@ func ServiceAccountOf(object *unstructured.Unstructured) string {
 }
 
 // OwnerName formats an owner as users write it, such as deployment/cart. It returns "" if no object
-// has such a name: who creates a pod writes its owner references, and commands are printed with it.
+// can have such a name, because users can write owner references, and the result is printed in
+// commands.
 func OwnerName(owner *metav1.OwnerReference) string {
 	kind := strings.ToLower(owner.Kind)
 	if len(validation.IsDNS1123Label(kind))+len(validation.IsDNS1123Subdomain(owner.Name)) > 0 {

@@ -38,7 +38,7 @@ func (p *Policies) Guard(configuration *admissionregistrationv1.MutatingWebhookC
 	return wrong
 }
 
-// Denies returns why a policy does not deny the matched requests, or "" if it does.
+// Denies returns the reason why a policy does not deny the matched requests, or "" if it does.
 func (p *Policies) Denies(name string) (wrong string) {
 	if p == nil || p.Policies[name] == nil {
 		return fmt.Sprintf("ValidatingAdmissionPolicy %s does not exist", name)
@@ -63,8 +63,8 @@ func (p *Policies) Denies(name string) (wrong string) {
 }
 
 // Injecting describes policies with which the API server itself injects: the name of the
-// policy, the problem because of which pods may start without credentials, if any, and how
-// the policies were created.
+// policy, the reason why pods may start without credentials, if any, and how the policies
+// were created.
 type Injecting struct {
 	Name, Problem string
 	Source        policies.Source

@@ -138,8 +138,8 @@ type Installation struct {
 	// Registrations are the webhook configurations of Lanyard, usually one. The first has the
 	// most ready replicas.
 	Registrations []*admissionregistrationv1.MutatingWebhookConfiguration
-	// Ready are the numbers of ready replicas if there are several Registrations, or -1 where
-	// unknown.
+	// Ready contains the number of ready replicas of each, if there are several
+	// Registrations. -1 means unknown.
 	Ready []int
 	// Policies are the policies that inject, if any.
 	Policies *Injecting
@@ -156,7 +156,8 @@ func (i *Installation) OnlyPolicies() *Injecting {
 	return i.Policies
 }
 
-// Compiled reports whether policies inject, and have the identities: ServiceAccounts need no annotations.
+// Compiled reports whether policies inject and contain the identities, so ServiceAccounts need no
+// annotations.
 func (p *Injecting) Compiled() bool { return p != nil && p.Source.Compiled }
 
 // Registration returns the webhook configuration that decides for which pods Lanyard is
@@ -242,9 +243,9 @@ func (c *Survey) Guard(ctx context.Context, registration *admissionregistrationv
 	return all.Guard(registration), nil
 }
 
-// Settings returns the settings of what injects: of the webhook, or of the policies if only they
-// inject. allowed are fields of the webhook's own pods: a pod with these fields passes the policies
-// of the cluster, too.
+// Settings returns the settings of the webhook, or of the policies if only they inject. allowed
+// contains fields of the webhook's own pods: a pod with these fields passes the policies of the
+// cluster, too.
 func (c *Survey) Settings(ctx context.Context) (s *annotations.Settings, allowed map[string]any, err error) {
 	installation, err := c.Installation(ctx)
 	switch {
@@ -277,7 +278,7 @@ func PolicySettings(source *policies.Source) (*annotations.Settings, error) {
 
 // Leftover is a policy of a removed installation that still denies requests.
 type Leftover struct {
-	// Kind is the kind as kubectl takes it.
+	// Kind is the kind in the form that kubectl accepts.
 	Kind, Name string
 	// DeniesPods reports whether it denies pods rather than other requests.
 	DeniesPods bool

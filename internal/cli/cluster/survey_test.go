@@ -92,7 +92,8 @@ func TestLeftovers(t *testing.T) {
 	}
 }
 
-// Of two installations, the one with replicas should be kept, and its registration decides.
+// If there are two installations, the one with replicas is the one to keep, and its registration
+// decides.
 func TestTheInstallationWithReplicasIsTheFirst(t *testing.T) {
 	t.Parallel()
 	var objects []runtime.Object

@@ -12,7 +12,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 )
 
-// Times of the API have whole seconds, and a replica of the webhook may learn of a write later.
+// Times in the API are in whole seconds, and a replica of the webhook may learn of a write later.
 func TestPodsThatWereCreatedWithTheCurrentAnnotations(t *testing.T) {
 	t.Parallel()
 	const created = 1000

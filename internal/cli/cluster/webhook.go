@@ -98,8 +98,8 @@ func (c *Survey) Replicas(ctx context.Context, registration *admissionregistrati
 
 // Options returns the options of the webhook, from the Service that the API server calls, the
 // arguments of the Deployment behind it, and the ConfigMap with the file of --config. No
-// replica needs to run. allowed are fields of the webhook's own pods, with which other pods
-// pass the policies of the cluster as well.
+// replica needs to run. allowed contains fields of the webhook's own pods. Other pods with
+// these fields pass the policies of the cluster as well.
 func (c *Survey) Options(ctx context.Context, registration *admissionregistrationv1.MutatingWebhookConfiguration) (o *options.Options, allowed map[string]any, err error) {
 	read, err := c.webhook(registration).options.get(func() (*webhookOptions, error) {
 		deployment, err := c.Deployment(ctx, registration)
@@ -135,7 +135,7 @@ func fieldsOf(deployment *appsv1.Deployment) map[string]any {
 func Container(deployment *appsv1.Deployment) *corev1.Container {
 	pod := &deployment.Spec.Template.Spec
 	named := slices.IndexFunc(pod.Containers, func(c corev1.Container) bool { return c.Name == "webhook" })
-	return &pod.Containers[max(named, 0)] // the API server allows no pod without a container
+	return &pod.Containers[max(named, 0)] // the API server rejects pods without containers
 }
 
 // readMounted returns the content of a file in the container of the webhook, from a

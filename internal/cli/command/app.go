@@ -49,11 +49,11 @@ type CLI struct {
 	// Name is how the user calls the program: lanyard, or kubectl lanyard.
 	Name  string
 	Flags *genericclioptions.ConfigFlags
-	// ConfigPath is the webhook's configuration file; empty to read it in the cluster.
+	// ConfigPath is the webhook's configuration file. If empty, it is read from the cluster.
 	ConfigPath string
 	// Webhook contains the settings of the webhook once they have been read. unread is the
-	// error for which they are the built-in defaults, and noted reports whether the user was
-	// warned.
+	// error because of which they are the built-in defaults, and noted reports whether the
+	// user was warned.
 	Webhook struct {
 		settings *annotations.Settings
 		Unread   error
@@ -69,8 +69,8 @@ type CLI struct {
 	progress *progress
 }
 
-// Rate limits of one client, as kubectl's for discovery. A command that sends more requests
-// sets its own limits.
+// Rate limits of one client, the same as kubectl's for discovery. A command that sends more
+// requests sets its own limits.
 const (
 	qps   = 50
 	burst = 300
@@ -182,8 +182,8 @@ func New(text string, args cobra.PositionalArgs, run func(cmd *cobra.Command, ar
 	return &cobra.Command{Use: use, Short: short, Long: long, Example: examples, Args: args, RunE: run}
 }
 
-// Finish completes a command and its subcommands: the examples show the name that
-// the user types, a command that only groups others shows their list, and no value of a flag is
+// Finish completes a command and its subcommands: examples show the name that the user
+// types, a command that only groups others lists them, and the value of a flag is not
 // taken for an argument.
 func (c *CLI) Finish(cmd *cobra.Command) {
 	cmd.Example = strings.ReplaceAll(cmd.Example, "  lanyard ", "  "+c.Name+" ")
@@ -268,9 +268,9 @@ func newClient[C any](c *CLI, newFor func(*rest.Config) (C, error)) (client C, e
 // requests and responses: tokens, and objects with Secrets.
 const maxVerbosity = 7
 
-// LogTo makes the libraries log up to a level of verbosity, such as 6 for each request. slog quotes the
-// text of the cluster in their messages. They log nothing at 0: the command prints the errors that they
-// return.
+// LogTo makes the libraries log up to a level of verbosity, such as 6 for each request. slog quotes
+// text from the cluster in their messages. At 0, they log nothing, because the command prints the
+// errors that they return.
 func LogTo(w io.Writer, level int) error {
 	if level <= 0 {
 		return nil

@@ -39,7 +39,8 @@ func TestExitCodes(t *testing.T) {
 		"an error with a long text": {errors.New("first\nsecond"), 2, "error: first\n  second\n"},
 	} {
 		streams, _, _, errOut := genericiooptions.NewTestIOStreams()
-		c := &CLI{IOStreams: streams, Started: true}
+		c := NewCLI("lanyard", streams)
+		c.Started = true
 		if code := c.Exit(test.err, "lanyard check"); code != test.code || errOut.String() != test.text {
 			t.Errorf("%s: got %d and %q, want %d and %q", name, code, errOut, test.code, test.text)
 		}

@@ -25,11 +25,12 @@ import (
 // StandardInput is the name of the standard input in errors and results.
 const StandardInput = "standard input"
 
-// maxDocumentBytes limits one document: a directory may have any size, but its documents are read one
-// after the other.
+// maxDocumentBytes limits one document. A directory may have any size, because its documents are
+// read one after the other.
 const maxDocumentBytes = 16 << 20
 
-// EachText calls do with the text of each file of --filename. All files together may have limit bytes.
+// EachText calls do with the text of each file of --filename. All files together may have at most
+// limit bytes.
 func (s *Selection) EachText(stdin io.Reader, limit int64, do func(name string, text []byte) error) error {
 	left := limit
 	return s.EachFile(stdin, func(name string, r io.Reader) error {

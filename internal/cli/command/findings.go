@@ -15,8 +15,8 @@ var statusStyles = map[finding.Status]string{
 	finding.OK: Good, finding.Warning: Warn, finding.Failed: Bad, finding.Skipped: Unknown, finding.NotApplicable: Faint,
 }
 
-// Finding prints the mark of the status, the finding, and its next step on the lines below. A next step
-// is not broken into lines, because nobody could paste its command then.
+// Finding prints the mark of the status, the finding, and its next step on the lines below. A next
+// step is not wrapped, so that users can paste its command.
 func (p *Page) Finding(f *finding.Finding) {
 	p.Marked(statusStyles[f.Status], f.Text)
 	fix, commands, _ := strings.Cut(f.Fix, "\n")
@@ -26,7 +26,7 @@ func (p *Page) Finding(f *finding.Finding) {
 	if f.Link != "" {
 		p.Line("    %s", p.Style(Faint, f.Link))
 	}
-	p.Lines(commands) // not indented: the end of a here-document must not be
+	p.Lines(commands) // not indented, because the end of a here-document must not be
 }
 
 // Findings writes findings below the parts that they are about. Findings about the same part

@@ -45,7 +45,7 @@ func TestFindingsAreGroupedByPart(t *testing.T) {
 	}
 }
 
-// Half a command would act on other objects.
+// Half of a command would act on other objects.
 func TestANextStepIsNotBroken(t *testing.T) {
 	t.Parallel()
 	const fix = "Restart their workloads: kubectl rollout restart $(lanyard status --stale -o name -n shop) -n shop"

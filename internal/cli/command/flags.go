@@ -135,8 +135,8 @@ func AddAllNamespaces(cmd *cobra.Command, all *bool) {
 	cmd.Flags().BoolVarP(all, "all-namespaces", "A", false, "Use all namespaces instead of --namespace.")
 }
 
-// Exclusive returns an error if a flag is set next to one of the others. Not MarkFlagsMutuallyExclusive,
-// whose errors name all flags of a group and not the mistake.
+// Exclusive returns an error if a flag is set together with one of the others. It does not use
+// MarkFlagsMutuallyExclusive, whose errors name all flags of a group and not the mistake.
 func Exclusive(cmd *cobra.Command, flag string, others ...string) error {
 	for _, other := range others {
 		if cmd.Flags().Changed(flag) && cmd.Flags().Changed(other) {

@@ -17,7 +17,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// The log of the libraries is global, so this test does not run next to others.
+// The log of the libraries is global, so this test is not parallel.
 func TestTheLogHasRequestsButNoCredentials(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")

@@ -115,7 +115,7 @@ func (o *Output) Write(c *CLI, r Result) error {
 	return err
 }
 
-// encode returns the result as one of kubectl's printers prints it.
+// encode returns the result as printed by one of kubectl's printers.
 func (o *Output) encode(r Result) ([]byte, error) {
 	object, err := o.object(r)
 	if err != nil {
@@ -132,8 +132,8 @@ func (o *Output) encode(r Result) ([]byte, error) {
 	if slices.Contains(o.flags.JSONYamlPrintFlags.AllowedFormats(), strings.ToLower(o.Format)) {
 		return encoded.Bytes(), nil // escaped already
 	}
-	// The text of a template may have lines and tabs. Not printers.WriteEscaped, which only
-	// escapes ESC and CR.
+	// The text of a template may contain line breaks and tabs. printers.WriteEscaped would
+	// only escape ESC and CR.
 	return escapable.ReplaceAllFunc(encoded.Bytes(), func(part []byte) []byte { return []byte(texts.Escape(string(part))) }), nil
 }
 
@@ -253,8 +253,8 @@ func (p *Page) Lines(text string) {
 	}
 }
 
-// Text writes a text in lines that start with indent spaces and are as wide as the
-// terminal at most.
+// Text writes a text in lines that start with indent spaces and are at most as wide as
+// the terminal.
 func (p *Page) Text(indent int, style, text string) {
 	for _, line := range fold(escape(text), p.Width-indent) {
 		p.Line("%s%s", strings.Repeat(" ", indent), p.Style(style, line))
@@ -276,7 +276,7 @@ func (p *Page) Marked(style, text string) {
 // minText is the minimum width to wrap a text to.
 const minText = 20
 
-// fold is wrap for a text on the terminal. A width that is too small stands for no limit.
+// fold is wrap for a text on the terminal. A width that is too small means no limit.
 func fold(text string, width int) []string {
 	if width < minText {
 		return []string{text}
@@ -356,7 +356,7 @@ const (
 	minColumn = 8
 )
 
-// fit narrows the widest columns until a table is as wide as available at most.
+// fit narrows the widest columns until the table is at most as wide as available.
 func fit(columns []int, available int) []int {
 	columns = slices.Clone(columns)
 	total := -ColumnGap
@@ -399,7 +399,7 @@ func wrapCell(text string, width int) (lines []string) {
 	return lines
 }
 
-// breakAt returns how many of the runes of a word a line gets. There are more than width.
+// breakAt returns how many runes of a word fit on a line. The word has more than width runes.
 func breakAt(word []rune, width int) int {
 	for n := width; n > width/3; n-- {
 		if strings.ContainsRune("/-.:,_", word[n-1]) {

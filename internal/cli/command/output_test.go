@@ -57,7 +57,8 @@ func TestOutputFormats(t *testing.T) {
 	}
 }
 
-// No format writes a character that controls a terminal. A template may have lines and tabs.
+// No format writes a character that controls a terminal. A template may contain line breaks and
+// tabs.
 func TestOutputIsEscaped(t *testing.T) {
 	t.Parallel()
 	for format, want := range map[string]string{

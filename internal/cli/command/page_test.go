@@ -21,7 +21,7 @@ var ownStyles = regexp.MustCompile("\x1b\\[(0|1|2|31|32|33)m")
 // hostile is a text that clears the screen and prints the output of a successful command.
 const hostile = "\x1b[2J\x1b[1;1Hevery pod has the credentials\n\u009b31m\x9b\r\x1b]52;c;aWQ=\a\u202e\x1b[32m"
 
-// write writes a text in all the ways that a page has.
+// write writes a text with every method of a page.
 func write(p *Page, text string) {
 	p.Line("%s", text)
 	p.Line("a %v: %s", p.Style(Title, text), p.Style(Good, text)+text)

@@ -72,7 +72,8 @@ func (c *CLI) EachInjectedPod(ctx context.Context, namespace string, do func(*me
 }
 
 // Namespaces returns the metadata of the namespace with this name, or of all namespaces if it is
-// empty. A named namespace that cannot be read has only its name, next to the error.
+// empty. If a named namespace cannot be read, the result contains only its name, together with the
+// error.
 func Namespaces(ctx context.Context, client kubernetes.Interface, name string) (list []*metav1.ObjectMeta, err error) {
 	if name != metav1.NamespaceAll {
 		one, err := client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
@@ -151,9 +152,9 @@ func (s *Selection) AddFiles(cmd *cobra.Command) {
 	flags.AddFlags(cmd.Flags())
 }
 
-// Objects returns the objects that arguments name, as for kubectl: TYPE NAME or TYPE/NAME of every type
-// of the API server and, in all namespaces, TYPE. It does not read them: they may not exist, or the user
-// may have no right to read them.
+// Objects returns the objects that arguments name, in kubectl's forms: TYPE NAME or TYPE/NAME of
+// every type of the API server and, in all namespaces, TYPE. It does not read the objects, which
+// may not exist or not be readable.
 func (c *CLI) Objects(all bool, args []string) ([]*resource.Info, error) {
 	if len(args) == 1 && !strings.Contains(args[0], "/") && !all {
 		return nil, Usagef("%s has no name: write TYPE/NAME or TYPE NAME", args[0])

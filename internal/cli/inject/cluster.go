@@ -16,7 +16,8 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
-// readCluster adds the Namespaces and the ServiceAccounts that the manifests need and do not have.
+// readCluster adds the Namespaces and the ServiceAccounts that the manifests need but do not
+// contain.
 func (run *injection) readCluster(ctx context.Context, client kubernetes.Interface, objects []*object) error {
 	for _, o := range objects {
 		_, isWorkload := cluster.TemplatePath(&o.whole)

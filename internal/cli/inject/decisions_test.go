@@ -148,8 +148,8 @@ func podIn(t *testing.T, out string) map[string]any {
 	return nil
 }
 
-// The command reads all files, including those that add an ephemeral container or have another
-// webhook.
+// The command reads all files, including those that add an ephemeral container or are about
+// another webhook.
 func TestTheFilesOfAllGoldenCasesAreRead(t *testing.T) {
 	t.Parallel()
 	cases, err := decisions.ReadInputs("../../../test/decisions")
@@ -163,7 +163,7 @@ func TestTheFilesOfAllGoldenCasesAreRead(t *testing.T) {
 	}
 }
 
-// Whatever makes a pod, its template is the pod that the webhook makes of it.
+// The template of every kind of workload is injected exactly as the webhook injects its pods.
 func TestTemplatesAreAsTheWebhookMakesThePods(t *testing.T) {
 	t.Parallel()
 	paths := map[string][]string{"Pod": nil, "PodTemplate": {"template"}, "CronJob": {"spec", "jobTemplate", "spec", "template"}}

@@ -10,7 +10,7 @@ import (
 	"unicode"
 )
 
-// The manifests may be of a cluster: kubectl get -o json | lanyard inject -f -
+// The manifests may come from a cluster: kubectl get -o json | lanyard inject -f -
 func TestManifestsDoNotControlATerminal(t *testing.T) {
 	t.Parallel()
 	const object = "{\"apiVersion\": \"v1\", \"kind\": \"Pod\", \"metadata\": {\"name\": \"x\", \"annotations\": {\"a\": \"\\u001b[2J\x7f\u009b31m\"}}}"

@@ -50,17 +50,17 @@ type Result struct {
 	Denied bool `json:"denied,omitempty"`
 	// Reason is the decision.
 	Reason reason.Reason `json:"reason"`
-	// Message is the error of a denial, or has details of the reason.
+	// Message is the error of a denial, or contains details of the reason.
 	Message string `json:"message,omitempty"`
 	// Warnings are the webhook's warnings.
 	Warnings []string `json:"warnings,omitempty"`
 }
 
-// Inject changes the documents as the webhook would. It returns a Result for each
-// object that the webhook would be called for, in their order. s are the settings of the
-// webhook, and namespace is the namespace of objects that do not name one. client reads objects that the
-// documents lack; it may be nil. The error is for documents that are not objects of Kubernetes, and of
-// the client.
+// Inject changes the documents as the webhook would. It returns a Result for each object that the
+// webhook would be called for, in their order. s contains the settings of the webhook, and
+// namespace is the namespace of objects that do not name one. client reads objects that the
+// documents lack; it may be nil. Inject returns an error if a document is not a Kubernetes object,
+// or if the client fails.
 func Inject(ctx context.Context, documents []*Document, s *annotations.Settings, namespace string, client kubernetes.Interface) ([]Result, error) {
 	var objects []*object
 	for _, d := range documents {
@@ -147,8 +147,8 @@ func newInjection(s *annotations.Settings, objects []*object) (*injection, error
 	return run, nil
 }
 
-// mutate adds a ServiceAccount as it is after the response of the mutating webhook, and keeps
-// both in the object.
+// mutate adds a ServiceAccount in its state after the response of the mutating webhook, and
+// stores both in the object.
 func (run *injection) mutate(o *object) error {
 	o.mutated = o.raw
 	if !slices.Contains(run.ExcludedNamespaces, o.Namespace) {
@@ -173,7 +173,7 @@ func (run *injection) mutate(o *object) error {
 	return nil
 }
 
-// namespace returns a Namespace. Manifests often leave it out: it then has no annotations.
+// namespace returns a Namespace. Manifests often omit it; it then has no annotations.
 func (run *injection) namespace(name string) *annotations.Object {
 	if found := run.namespaces[name]; found != nil {
 		return found
@@ -286,7 +286,7 @@ func (d *Document) eachObject(path []string, raw json.RawMessage, do func(*objec
 	var list struct {
 		Items []json.RawMessage `json:"items"`
 	}
-	if len(path) > 0 { // each level would decode all levels below it once more
+	if len(path) > 0 { // each level would decode all levels below it again
 		return o.error(fmt.Errorf("%s is a List in a List: write its items into the outer List", strings.Join(path, ".")))
 	}
 	if err := json.Unmarshal(raw, &list); err != nil {
@@ -310,8 +310,8 @@ type Document struct {
 	changed bool
 }
 
-// Not resource.Builder: it decodes objects, and an object that does not change must be written
-// as it was read, with its comments, its order and its list.
+// resource.Builder is not used here, because it decodes objects, and an object that does not
+// change must be written as it was read, with its comments, its order and its list.
 
 // Read reads the documents of a file, in YAML or JSON. source names the file in
 // errors.
@@ -329,7 +329,7 @@ func Read(source string, text []byte) (documents []*Document, err error) {
 	return documents, err
 }
 
-// readJSON reads one or more objects of JSON. It reports whether the text is that.
+// readJSON reads one or more JSON objects. It reports whether the text consists of these.
 func readJSON(source string, text []byte) ([]*Document, bool) {
 	var documents []*Document
 	decoder := json.NewDecoder(bytes.NewReader(text))
@@ -368,8 +368,8 @@ func Write(w io.Writer, documents []*Document) error {
 	return nil
 }
 
-// lineBreaks replaces the line breaks of YAML that are control characters of a terminal: the text after
-// a lone carriage return would hide the text before it.
+// lineBreaks replaces the line breaks of YAML that control a terminal: the text after a lone
+// carriage return would hide the text before it.
 var lineBreaks = strings.NewReplacer("\r", "\n", "\u0085", "\n")
 
 // output returns the document with a newline at its end.
@@ -402,7 +402,7 @@ type injectCommand struct {
 	options *options.Options
 	// all are the flags of the webhook, for its configuration file.
 	all *pflag.FlagSet
-	// ofWebhook are the names of those that the command has.
+	// ofWebhook contains the names of those that the command accepts.
 	ofWebhook []string
 }
 

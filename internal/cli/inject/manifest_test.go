@@ -39,7 +39,7 @@ spec:
 
 func join(documents ...string) string { return strings.Join(documents, "---\n") }
 
-// item moves a document to the right, as an item of a list.
+// item indents a document as an item of a list.
 func item(document string) string {
 	return "- " + strings.ReplaceAll(strings.TrimSuffix(document, "\n"), "\n", "\n  ") + "\n"
 }

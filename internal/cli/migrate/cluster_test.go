@@ -18,8 +18,8 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
-// A ServiceAccount that changed in the meantime must not be written: the API server denies a patch of
-// another version. The label of a user stays.
+// A ServiceAccount that changed in the meantime must not be written: the API server rejects a patch
+// of another version. The label of a user stays.
 func TestAServiceAccountIsChangedAsItWasRead(t *testing.T) {
 	t.Parallel()
 	client := dynamicfake.NewSimpleDynamicClient(runtime.NewScheme())

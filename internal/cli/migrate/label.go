@@ -24,8 +24,8 @@ import (
 //go:embed label.txt
 var labelHelp string
 
-// NewLabelCommand returns the command label, which adds the guard's label to ServiceAccounts that lack
-// it. On that write, the webhook adopts the annotations of another webhook.
+// NewLabelCommand returns the command label, which adds the guard's label to ServiceAccounts that
+// lack it. During this write, the webhook adopts the annotations of other webhooks.
 func NewLabelCommand(c *command.CLI) *cobra.Command {
 	cmd := &cobra.Command{Use: "label", Short: "Label ServiceAccounts for the guard, and adopt their annotations.", Long: "label adds the labels of Lanyard to objects that lack them."}
 	k := &labeller{CLI: c}
@@ -46,7 +46,7 @@ func NewLabelCommand(c *command.CLI) *cobra.Command {
 	return cmd
 }
 
-// labeller writes ServiceAccounts that the guard does not know.
+// labeller labels ServiceAccounts that are not guarded yet.
 type labeller struct {
 	*command.CLI
 	command.Output
@@ -165,7 +165,7 @@ func (k *labeller) write(ctx context.Context, client dynamic.Interface, s *annot
 }
 
 // identityLabel returns the value of the label that the ServiceAccount needs. The value
-// annotations.IdentityRequired is the user's, and stays.
+// annotations.IdentityRequired, which users set, stays.
 func identityLabel(object *metav1.PartialObjectMetadata) string {
 	if value := object.Labels[annotations.IdentityLabel]; annotations.IsGuarded(value) {
 		return value

@@ -13,8 +13,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
 )
 
-// readManifests reads the files of --filename, each once. Another file in a directory, such as a
-// template, is noted.
+// readManifests reads the files of --filename, each once. It notes other files of a directory,
+// such as templates.
 func (k *migrateCommand) readManifests() (stock []*Object, err error) {
 	seen := map[string]bool{}
 	err = k.EachFile(k.In, func(name string, r io.Reader) error {

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package migrate plans how Lanyard takes over from another webhook, with the commands migrate and
-// label. The plan is pure: the objects of a cluster or of files in, a plan out. Package peer has the
+// label. The plan is a pure function of the objects of a cluster or of files. Package peer has the
 // table of the inputs of each webhook.
 //
 //	stock.go           the part of an object that a peer reads
@@ -13,8 +13,8 @@
 //	manifest.go        reads files
 //	label.go           the command label, which makes the webhook adopt annotations
 //
-// The annotations of ServiceAccounts are translated by peer.Adopt, as the webhook does
-// with --adopt, so that the two never disagree.
+// peer.Adopt translates the annotations of ServiceAccounts, as in the webhook with
+// --adopt, so that the two never disagree.
 package migrate
 
 import (
@@ -36,8 +36,8 @@ type Options struct {
 	From []*peer.Peer
 	// Remove reports whether the annotations of the peers are removed.
 	Remove bool
-	// Cluster reports whether the stock was read from a cluster. Of files, the plan lists what
-	// somebody must change.
+	// Cluster reports whether the stock was read from a cluster. For files, the plan lists
+	// what users must change.
 	Cluster bool
 	// Namespace is the namespace of objects that name none.
 	Namespace string
@@ -54,14 +54,14 @@ type Item struct {
 	Result peer.Result `json:"result"`
 	// Becomes is the annotation of Lanyard, or "config." and the name of a setting.
 	Becomes string `json:"becomes,omitempty"`
-	// Why has more, for people.
+	// Why contains details for people.
 	Why string `json:"why,omitempty"`
 }
 
-// Change changes the annotations of a ServiceAccount.
+// Change is a change of the annotations of a ServiceAccount.
 type Change struct {
 	Object *Object
-	// Set has annotations to add, or to give another value.
+	// Set contains annotations to add or to change.
 	Set map[string]string
 	// Remove lists annotations to remove, sorted.
 	Remove []string
@@ -71,7 +71,7 @@ type Change struct {
 type Plan struct {
 	Items   []Item   `json:"items"`
 	Changes []Change `json:"-"`
-	// Config has settings of Lanyard, by their names in the configuration file.
+	// Config contains settings of Lanyard, by their names in the configuration file.
 	Config map[string]any `json:"config,omitempty"`
 }
 
@@ -92,7 +92,7 @@ func New(stock []*Object, o *Options) *Plan {
 	known, options := *o.Settings, *o
 	known.Parameters, known.ReservedAudiences = map[string]string{}, annotations.CommonAPIServerAudiences()
 	if options.Settings = &known; !o.Cluster {
-		known.Peers = nil // somebody edits the files, and does not write the record of adoption
+		known.Peers = nil // users edit the files, and do not write the record of adoption
 	}
 	p := &planner{
 		Options: &options, plan: &Plan{Items: []Item{}, Config: map[string]any{}},
@@ -157,8 +157,8 @@ func (p *planner) object(o *Object) {
 	}
 }
 
-// settingOf has the setting for an annotation that a ServiceAccount may leave to the
-// cluster.
+// settingOf maps annotations that a ServiceAccount may omit to the settings with their
+// defaults.
 var settingOf = map[string]string{
 	"azure-tenant-id":                "azure-default-tenant-id",
 	"gcp-workload-identity-provider": "gcp-default-workload-identity-provider",
@@ -178,22 +178,22 @@ type planner struct {
 	agents map[string][]string
 	// mapped are the entries of EKS's ConfigMap, as annotations, by namespace and name.
 	mapped map[string]map[string]string
-	// composesRoles reports whether EKS's program makes ARNs of the names of roles.
+	// composesRoles reports whether EKS's program turns the names of roles into ARNs.
 	composesRoles bool
-	// lacking counts the ServiceAccounts that need a default of the cluster.
+	// lacking counts the ServiceAccounts that need a default of the cluster, by annotation.
 	lacking map[string]int
 	// homes are the namespaces that the peers run in, by the names of the peers.
 	homes map[string][]string
 }
 
-// configures reports whether an object configures the peer: in a cluster, only if it is in a namespace
-// that the peer's webhook configuration names. Whoever can write into any other namespace can write
-// an object there that looks like the peer's.
+// configures reports whether an object configures the peer. In a cluster, it must be in a namespace
+// that the peer's webhook configuration names, because users of other namespaces can create objects
+// there that look like the peer's.
 func (p *planner) configures(o *Object, from *peer.Peer) bool {
 	return !p.Cluster || slices.Contains(p.homes[from.Name], o.Namespace)
 }
 
-// Keys of the peers that have a rule of their own.
+// Keys of the peers that need special rules.
 const (
 	eksRole     = "eks.amazonaws.com/role-arn"
 	azureUse    = "azure.workload.identity/use"
@@ -260,7 +260,7 @@ func (p *planner) item(o *Object, found string, result peer.Result, becomes, why
 	p.plan.Items = append(p.plan.Items, item)
 }
 
-// row adds an item as the table has it.
+// row adds an item with the result and the note in the table.
 func (p *planner) row(o *Object, found string, in *peer.Input) {
 	p.item(o, found, in.Result, p.becomes(in), in.Note)
 }
@@ -273,7 +273,7 @@ func (p *planner) becomes(in *peer.Input) string {
 	return annotations.Prefix + in.Becomes
 }
 
-// unknownKeys adds an item for each key that only the peer can have, and does not read.
+// unknownKeys adds an item for each key with the peer's own prefix that the peer does not read.
 func (p *planner) unknownKeys(o *Object, from *peer.Peer, place peer.Place, values map[string]string) {
 	for _, key := range slices.Sorted(maps.Keys(values)) {
 		if from.OwnsPrefix && strings.HasPrefix(key, from.Prefix) && from.Input(place, key) == nil {
@@ -282,8 +282,8 @@ func (p *planner) unknownKeys(o *Object, from *peer.Peer, place peer.Place, valu
 	}
 }
 
-// leavesWork reports whether one of the items from first on must be done by hand, or
-// is not supported. Then nothing of the peer is removed from the object.
+// leavesWork reports whether one of the items from first on must be done by hand, or is
+// not supported. Nothing of the peer is then removed from the object.
 func (p *planner) leavesWork(first int) bool {
 	return slices.ContainsFunc(p.plan.Items[first:], func(item Item) bool {
 		return item.Result == peer.Manual || item.Result == peer.Unsupported

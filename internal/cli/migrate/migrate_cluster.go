@@ -23,7 +23,7 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/mutate/injected"
 )
 
-// cluster plans for a cluster, and writes the ServiceAccounts if that is wanted.
+// cluster plans for a cluster, and writes the ServiceAccounts with --write.
 func (k *migrateCommand) cluster(ctx context.Context, o *Options) (*migration, error) {
 	namespace, err := k.Scope(k.All)
 	if err != nil {
@@ -90,8 +90,8 @@ func (k *migrateCommand) stock(ctx context.Context, client dynamic.Interface, na
 // pageSize is how many objects are read at once: a whole object in this form takes about 50 KiB, and two pages are in memory.
 const pageSize = 50
 
-// readObjects reads what matters of the objects with this name, or of all if it is empty, without the
-// additions of Lanyard.
+// readObjects reads the relevant parts of the objects with this name, or of all if it is empty,
+// without Lanyard's additions.
 func readObjects(ctx context.Context, resource dynamic.ResourceInterface, name string, s *annotations.Settings) (objects []*Object, err error) {
 	page := func(ctx context.Context, options metav1.ListOptions) (*unstructured.UnstructuredList, error) {
 		options.Limit = pageSize
@@ -115,7 +115,7 @@ func readObjects(ctx context.Context, resource dynamic.ResourceInterface, name s
 	return objects, err
 }
 
-// countEvery is the interval in which a long step reports its progress.
+// countEvery is the interval at which a long step reports its progress.
 const countEvery = 100
 
 // writeServiceAccounts writes the changes: all of them as a dry run first, so that
@@ -158,11 +158,11 @@ func (c *Change) values() map[string]any {
 	return values
 }
 
-// patchTimeout is how long a write may take: the webhook may not respond.
+// patchTimeout is how long a write may take, because the webhook may not respond.
 const patchTimeout = 30 * time.Second
 
-// patch changes the labels or annotations of a ServiceAccount, and removes those that are nil. It fails
-// if the ServiceAccount is not of this version any more: it may not need the change.
+// patch changes the labels or annotations of a ServiceAccount, and removes those that are nil. It
+// fails if the ServiceAccount no longer has this version, because it may no longer need the change.
 func patch(ctx context.Context, client dynamic.Interface, namespace, name, version, field string, values map[string]any, dryRun []string) (*unstructured.Unstructured, error) {
 	text, err := json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": version, field: values}})
 	if err != nil {

@@ -56,10 +56,11 @@ type migration struct {
 	*Plan
 	// Changes is the number of ServiceAccounts that change.
 	Changes int `json:"changes"`
-	// Written is the number of them that were written, Errors are why others were not.
+	// Written is the number of those that were written, and Errors are the reasons why others were
+	// not.
 	Written int      `json:"written"`
 	Errors  []string `json:"errors,omitempty"`
-	// written reports whether --write was set, and inCluster whether it can be.
+	// written reports whether --write was set, and inCluster whether it can be set.
 	written, inCluster bool
 	// namespace is the namespace that was read, or empty for all, or for files.
 	namespace string
@@ -102,7 +103,7 @@ func (k *migrateCommand) run(cmd *cobra.Command) error {
 	return command.FoundIf(len(result.Errors) > 0, k.Output.Write(k.CLI, result))
 }
 
-// plan plans for files, or for a cluster, where it also writes if that is wanted.
+// plan plans for files, or for a cluster, to which it also writes with --write.
 func (k *migrateCommand) plan(ctx context.Context, o *Options) (*migration, error) {
 	if o.Cluster {
 		return k.cluster(ctx, o)

@@ -120,8 +120,8 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// Nothing that a peer reads may be left out of a plan, and nothing of its program that
-// may be a secret may be in it.
+// A plan must contain everything that a peer reads, but nothing of its program that may
+// be a secret.
 func TestThePlanHasEveryKey(t *testing.T) {
 	t.Parallel()
 	for _, name := range peer.Names() {
@@ -227,8 +227,8 @@ func TestMigrateTakesOverWhatWasAdopted(t *testing.T) {
 	}
 }
 
-// Before the other webhook goes, the roles of its ConfigMap must be on the ServiceAccounts, and the
-// others must still follow their annotations.
+// Before the other webhook is removed, the roles of its ConfigMap must be written to the
+// ServiceAccounts, and the others must still follow their annotations.
 func TestWhileThePeerIsAdoptedMigrateWritesTheRest(t *testing.T) {
 	t.Parallel()
 	s := newSettings(t)
@@ -270,7 +270,7 @@ func eksIn(namespace string) *migrate.Object {
 	return &migrate.Object{Kind: "MutatingWebhookConfiguration", Name: "pod-identity-webhook", Registration: peer.Registration{Name: "pod-identity-webhook", Namespaces: []string{namespace}}}
 }
 
-// Whoever can write into one namespace can create objects there that look like a peer's.
+// Users who can write to one namespace can create objects there that look like a peer's.
 func TestOnlyTheNamespaceOfThePeerConfiguresOthers(t *testing.T) {
 	t.Parallel()
 	evil := func(name, image string, data map[string]string, args ...string) []*migrate.Object {
@@ -310,13 +310,13 @@ func TestOnlyTheNamespaceOfThePeerConfiguresOthers(t *testing.T) {
 			t.Errorf("%s: got %+v, want it by hand: %s", name, plan.Items, want)
 		}
 	}
-	// Whoever can write the ConfigMap can annotate this one anyway.
+	// Users who can write the ConfigMap can annotate this one anyway.
 	if !slices.ContainsFunc(plan.Changes, func(c migrate.Change) bool { return c.Object.Name == "own" }) {
 		t.Error("does not change the ServiceAccount in the namespace of the ConfigMap")
 	}
 }
 
-// The peer's annotations were removed after --adopt was, but before migrate.
+// The peer's annotations were removed after --adopt, but before migrate.
 func TestMigrateRemovesNothingThatWasAdopted(t *testing.T) {
 	t.Parallel()
 	s := newSettings(t)
@@ -436,6 +436,7 @@ spec: {containers: [{name: a, image: a}, {name: b, image: b}]}
 		"another list of Lanyard":           {"eks.amazonaws.com/skip-containers: a\n    lanyard.dev/skip-containers: b", "eks", "", string(peer.Manual)},
 		"the same list of Lanyard":          {"eks.amazonaws.com/skip-containers: a\n    lanyard.dev/skip-containers: a", "eks", "", migrateNothing},
 		"a list of those that get it":       {"eks.amazonaws.com/skip-containers: a\n    lanyard.dev/containers: b", "eks", "", string(peer.Manual)},
+		"the proxy of Azure":                {`azure.workload.identity/inject-proxy-sidecar: "true"`, "azure", "", string(peer.Unsupported)},
 		"the proxy of Azure, even if false": {`azure.workload.identity/inject-proxy-sidecar: "false"`, "azure", "", string(peer.Unsupported)},
 	} {
 		t.Run(sentence, func(t *testing.T) {
@@ -447,6 +448,43 @@ spec: {containers: [{name: a, image: a}, {name: b, image: b}]}
 			}
 			if tt.want != "" && (got[0].Becomes != tt.want || !strings.HasPrefix(got[0].Why, "A change would restart the pods")) {
 				t.Errorf("got %+v, want %s, and where", got[0], tt.want)
+			}
+		})
+	}
+}
+
+// A file of its own keeps a container from the credentials, with Lanyard as with the other webhook.
+func TestFilesOfContainers(t *testing.T) {
+	t.Parallel()
+	const (
+		serviceAccount = "apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: app, annotations: {%s}}\n"
+		variable       = "env: [{name: AZURE_FEDERATED_TOKEN_FILE, value: /own/token}]"
+		pod            = "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {serviceAccountName: app, containers: [{name: %s, image: a, " + variable + "}]}\n"
+		template       = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d}\nspec: {template: {spec: {serviceAccountName: app, containers: [{name: %s, image: a, " + variable + "}]}}}\n"
+		asks           = "azure.workload.identity/client-id: 11112222-bbbb-3333-cccc-4444dddd5555"
+		key            = "AZURE_FEDERATED_TOKEN_FILE in the container "
+	)
+	for sentence, tt := range map[string]struct {
+		object, container string
+		serviceAccount    string // its annotation, or "none"
+		want              bool
+	}{
+		"a pod":                                    {pod, "app", asks, true},
+		"a template":                               {template, "app", asks, true},
+		"of a ServiceAccount that is not known":    {pod, "app", "none", true},
+		"of a ServiceAccount of another cloud":     {pod, "app", "eks.amazonaws.com/role-arn: arn:aws:iam::111122223333:role/app", false},
+		"a container that the other webhook added": {pod, "azwi-proxy", asks, false},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			t.Parallel()
+			files := map[string]string{"object.yaml": fmt.Sprintf(tt.object, tt.container)}
+			if tt.serviceAccount != "none" {
+				files["serviceaccount.yaml"] = fmt.Sprintf(serviceAccount, tt.serviceAccount)
+			}
+			plan := planOf(t, read(t, files), false, "azure")
+			got := slices.ContainsFunc(plan.Items, func(item migrate.Item) bool { return item.Found == key+tt.container })
+			if got != tt.want {
+				t.Errorf("got %+v, want the file %t", plan.Items, tt.want)
 			}
 		})
 	}
@@ -485,7 +523,7 @@ func TestManifestErrors(t *testing.T) {
 	}
 }
 
-// Patches, and the templates of most Jobs, have no more.
+// Patches and the templates of most Jobs contain nothing else.
 func TestPodsWithoutMetadataOrSpec(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{

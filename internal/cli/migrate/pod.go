@@ -22,7 +22,7 @@ type podPlan struct {
 	*Object
 	// serviceAccounts are the objects of the pod's ServiceAccount.
 	serviceAccounts []*Object
-	// set are the annotations that it needs.
+	// set contains the annotations that it needs.
 	set map[string]string
 }
 
@@ -84,8 +84,8 @@ func (t *podPlan) variables(from *peer.Peer) {
 	}
 }
 
-// wrote reports whether the peer wrote the lifetime onto a pod that it changed. Such a pod
-// also has the identity, which no user writes there.
+// wrote reports whether the peer wrote the lifetime to a pod that it changed. Such a pod
+// also has the identity, which users never write there.
 func (t *podPlan) wrote(from *peer.Peer, in *peer.Input, value string) bool {
 	if in.Becomes != "token-expiration-seconds" || !from.Asks(t.Pod.Annotations) {
 		return false
@@ -94,8 +94,8 @@ func (t *podPlan) wrote(from *peer.Peer, in *peer.Input, value string) bool {
 		peer.Translate(t.Settings, []*peer.Peer{from}, t.inputOf(t.serviceAccounts[0]))[annotations.TokenExpirationSeconds] == value
 }
 
-// skip translates a list of containers. It can leave out only names that containers
-// can have: the peer compared with those, too.
+// skip translates a list of containers. It drops names that no container can have,
+// which had no effect with the peer, either.
 func (t *podPlan) skip(from *peer.Peer, in *peer.Input, key, value string) {
 	var names, wrong []string
 	for _, name := range split(from, value) {
@@ -186,8 +186,8 @@ func (t *podPlan) azureLabel(from *peer.Peer, in *peer.Input) {
 	}
 }
 
-// unlabelled plans for a pod that Azure leaves as it is, although its ServiceAccount has
-// a client ID: with Lanyard, it gets credentials.
+// unlabelled plans for a pod that Azure's webhook ignores, although its ServiceAccount
+// has a client ID. With Lanyard, it gets credentials.
 func (t *podPlan) unlabelled() {
 	pod := t.Pod
 	if t.from("azure") == nil || pod.Labels[azureUse] == "true" || pod.Annotations[annotations.Inject] != "" || pod.Labels[annotations.Inject] != "" {
@@ -201,8 +201,7 @@ func (t *podPlan) unlabelled() {
 	}
 }
 
-// concerns reports whether the pod's ServiceAccount has to do with the peer, or is not
-// known.
+// concerns reports whether the pod's ServiceAccount uses the peer, or is unknown.
 func (t *podPlan) concerns(from *peer.Peer) bool {
 	return len(t.serviceAccounts) == 0 || slices.ContainsFunc(t.serviceAccounts, func(o *Object) bool {
 		return from.Concerns(peer.OnServiceAccount, o.Annotations)

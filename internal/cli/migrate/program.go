@@ -14,8 +14,8 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
-// settings adds an item for each setting that is in the table. The others are about
-// the program itself, such as its port.
+// settings adds an item for each setting in the table. The others, such as the port,
+// are about the program itself.
 func (p *planner) settings(o *Object, from *peer.Peer) {
 	values := o.settings(from)
 	for _, name := range slices.Sorted(maps.Keys(values)) {
@@ -57,7 +57,7 @@ func (p *planner) setting(o *Object, in *peer.Input, name, value string) {
 	p.row(o, name, in)
 }
 
-// notHome says why an object does not configure the peer.
+// notHome returns the reason why an object does not configure the peer.
 func notHome(o *Object, from *peer.Peer) string {
 	return fmt.Sprintf("no webhook configuration of %s names a Service in the namespace %s.", from.Program, o.Namespace)
 }

@@ -20,12 +20,13 @@ import (
 type account struct {
 	*planner
 	*Object
-	// input has its annotations, as the peers have them.
+	// input contains its annotations for the peers.
 	input map[string]string
-	// translated is the translation of input. after are Lanyard's annotations after the migration.
+	// translated is the translation of input. after contains Lanyard's annotations after the
+	// migration.
 	translated, after map[string]string
 	findings          []peer.Finding
-	// unchanged is why nothing is changed, or empty if something may be.
+	// unchanged is the reason why nothing changes, or empty if something may.
 	unchanged string
 }
 
@@ -78,8 +79,8 @@ func (p *planner) inputOf(o *Object) map[string]string {
 
 func isAudience(key string) bool { return strings.HasSuffix(key, "/audience") }
 
-// adopt translates as the webhook does, but removes no annotation of Lanyard's: the annotations
-// of the peer may be gone because Lanyard's have taken their place.
+// adopt translates as the webhook does, but removes none of Lanyard's annotations: they may
+// have replaced the annotations of the peer.
 func (a *account) adopt() {
 	a.translated = peer.Translate(a.Settings, a.From, a.input)
 	adoption := peer.Adopt(a.Settings, a.From, a.input)
@@ -95,9 +96,9 @@ func (a *account) adopt() {
 }
 
 // record returns the record of adoption after the migration. It has no entry for the cloud of a
-// peer that Lanyard does not adopt, or not any more: an annotation without an entry belongs to the
-// users who edit the ServiceAccount. Annotations of the other peers are still followed; an entry of
-// a ConfigMap is not an annotation.
+// peer that Lanyard does not adopt, or no longer adopts: an annotation without an entry belongs to
+// the users who edit the ServiceAccount. Annotations of the other peers are still followed; an
+// entry of a ConfigMap is not an annotation.
 func (a *account) record() string {
 	following, released := a.following()
 	record := a.Annotations[annotations.Adopted]
@@ -119,8 +120,9 @@ func (o *Options) following() (following, released []*peer.Peer) {
 	return following, released
 }
 
-// addTokens asks for Azure's token without an identity, if the ServiceAccount has
-// none: the programs bring their own. Everything else is translated as with a client.
+// addTokens asks for Azure's token without an identity, if the ServiceAccount has none,
+// because the programs choose their own. Everything else is translated as with a
+// client.
 func (a *account) addTokens() {
 	client, tokens := annotations.Prefix+"azure-client-id", a.after[annotations.Tokens]
 	isAzure := func(key string) bool { return strings.HasPrefix(key, annotations.Prefix+"azure-") }
@@ -141,7 +143,7 @@ func (a *account) addTokens() {
 
 // items adds an item for each key of the peers, in the order of their tables, and the
 // items about the ServiceAccount as a whole. It returns the keys that may be removed,
-// because nothing needs them any more.
+// because nothing needs them anymore.
 func (a *account) items(mistakes field.ErrorList) (done []string) {
 	values := map[peer.Place]map[string]string{peer.OnServiceAccount: a.Annotations, peer.OnServiceAccountLabel: a.Labels}
 	for _, from := range a.From {
@@ -190,8 +192,7 @@ func (a *account) agentItems() {
 	}
 }
 
-// keyItem adds the item about one key. It reports whether the key is not needed any
-// more.
+// keyItem adds the item about one key. It reports whether the key is no longer needed.
 func (a *account) keyItem(in *peer.Input, value string) bool {
 	finding, becomes := a.takeFinding(in.Key), a.becomes(in)
 	got, found := a.after[becomes]
@@ -256,11 +257,11 @@ func (a *account) validate() field.ErrorList {
 	return mistakes
 }
 
-// usesAgent is why nothing is changed: the peer prefers the agent to a role.
+// usesAgent is the reason why nothing changes: the peer prefers the agent to a role.
 const usesAgent = "its pods get their credentials from an agent on the node"
 
 // mistakes returns the mistakes of a ServiceAccount with these annotations of Lanyard. The
-// setting for the start of a role's ARN is another item of the plan.
+// prefix of role ARNs, which is a setting, is another item of the plan.
 func (p *planner) mistakes(values map[string]string, namespace, name string) field.ErrorList {
 	_, errs := p.ParseServiceAccount(namespace, name, values)
 	return slices.DeleteFunc(errs, func(err *field.Error) bool {

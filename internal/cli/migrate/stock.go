@@ -24,8 +24,8 @@ import (
 // else is kept.
 type Object struct {
 	Kind, Namespace, Name string
-	// Owned reports whether another object made it. Only a pod that uses an agent is then in the
-	// stock.
+	// Owned reports whether another object created it. The stock contains such an object only if
+	// it is a pod that uses an agent.
 	Owned bool
 	// Source is the name of the object's file, if any.
 	Source string
@@ -35,7 +35,7 @@ type Object struct {
 	Pod *Pod
 	// Data is the data of a ConfigMap of a peer.
 	Data map[string]string
-	// Registration has the facts about a webhook configuration.
+	// Registration describes a webhook configuration.
 	Registration peer.Registration
 
 	// version is the resource version in a cluster.
@@ -51,7 +51,7 @@ type Pod struct {
 }
 
 // PodMetadata is the metadata of a pod. It and PodSpec are exported, because the converter of
-// apimachinery sets them also if they are absent, and panics if it may not.
+// apimachinery sets them even if they are absent, and panics if it cannot.
 type PodMetadata struct {
 	Labels      map[string]string `json:"labels"`
 	Annotations map[string]string `json:"annotations"`
@@ -97,9 +97,9 @@ var (
 	kindWebhooks       = schema.GroupKind{Group: admissionregistrationv1.GroupName, Kind: "MutatingWebhookConfiguration"}
 )
 
-// Read returns the part of an object that the peers read, or nil if there is none. An object that
-// another object makes is left out: the stock has its maker. A pod that uses an agent is not: its
-// maker does not show that.
+// Read returns the part of an object that the peers read, or nil if there is none. It skips
+// objects with an owner, because the stock contains the owner, except for pods that use an agent,
+// which the owner does not show.
 func Read(u *unstructured.Unstructured) (*Object, error) {
 	group := u.GroupVersionKind().GroupKind()
 	o := &Object{Kind: group.Kind, Namespace: u.GetNamespace(), Name: u.GetName(), version: u.GetResourceVersion()}
@@ -181,8 +181,8 @@ func kept(values map[string]string, places ...peer.Place) map[string]string {
 	return values
 }
 
-// usesAgent reports whether it is a pod to which the peer gave a token for an agent on the node,
-// from which its programs get their credentials.
+// usesAgent reports whether it is a pod to which the peer gave a token for an agent on the node.
+// Its programs get their credentials from the agent.
 func (o *Object) usesAgent(from *peer.Peer) bool {
 	return o.Kind == "Pod" &&
 		slices.ContainsFunc(o.Pod.Volumes, func(v Volume) bool { return slices.Contains(from.Volumes, v.Name) }) &&

@@ -5,10 +5,10 @@
 // pod would get. status lists them, and explain gives the reasons.
 //
 // An Asker sends the API server the dry run of a new pod. If the user may not create pods, it
-// evaluates the rules of the webhook here, on the objects that the user can read. The state of a pod
-// that exists is the result of a comparison with a new pod. Namespace counts the pods of one
-// namespace at a time, so that the memory it needs does not grow with the cluster. The function
-// explain combines the answer about a new pod with a decision about the same pod.
+// evaluates the rules of the webhook here, on the objects that the user can read. The state of an
+// existing pod is the result of a comparison with a new pod. Namespace counts the pods of one
+// namespace at a time, so its memory does not grow with the cluster. The function explain combines
+// the answer about a new pod with a decision about the same pod.
 //
 //	ask.go                       the credentials of a new pod
 //	state.go, shadow.go          the state of a running pod
@@ -50,7 +50,7 @@ type Answer struct {
 	probe.Answer // Err is why neither Pod nor Denial is known
 	// Denial is set if the pod would not be created.
 	Denial *Denial
-	// Local says why the rules were evaluated here, and not by the cluster: because of a
+	// Local says why the rules were evaluated here and not by the cluster: because of a
 	// missing right, or Options.NoDryRun. It is empty if the cluster was asked. A local
 	// answer ignores other webhooks, policies and quotas, and does not show whether the API
 	// server can call Lanyard.
@@ -60,8 +60,8 @@ type Answer struct {
 	Missing string
 }
 
-// Problem returns why no pod would be created, or why that is not known, or nil if a pod
-// would be created.
+// Problem returns the reason why no pod would be created, or why that is unknown, or nil
+// if a pod would be created.
 func (a *Answer) Problem() error {
 	if a.Denial != nil {
 		return a.Denial
@@ -286,12 +286,12 @@ var ownWebhook = regexp.MustCompile(regexp.QuoteMeta(`"`+cluster.PodWebhook+`"`)
 // lanyardDenial matches a denial by Lanyard, also by its policies: a reason and a message.
 var lanyardDenial = regexp.MustCompile(` denied (?:the )?request: lanyard: ([a-z_]+): (?s:(.*))$`)
 
-// guardSentence is in the messages of the policies in charts/lanyard/templates/guard.yaml,
-// before a key of Lanyard.
+// guardSentence occurs in the messages of the policies in
+// charts/lanyard/templates/guard.yaml, before a key of Lanyard.
 const guardSentence = "needs credentials ("
 
-// noDenials are status codes of errors that are not about the pod: the request did not reach
-// admission, or the API server did not complete it.
+// noDenials contains the status codes of errors that are not about the pod: the request did
+// not reach admission, or the API server did not complete it.
 var noDenials = []int32{
 	http.StatusUnauthorized, http.StatusNotFound, http.StatusRequestTimeout, http.StatusTooManyRequests,
 	http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout,

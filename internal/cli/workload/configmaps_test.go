@@ -14,8 +14,8 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 )
 
-// Each pod of a large cluster may have a ConfigMap of its own: a run reads a hundred, and says what
-// it left out. A ConfigMap is read once.
+// Each pod of a large cluster may have its own ConfigMap, so a run reads a hundred at most, each
+// once, and reports how many it left out.
 func TestTheNumberOfConfigMapsIsLimited(t *testing.T) {
 	t.Parallel()
 	const pods = 103

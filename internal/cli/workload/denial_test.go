@@ -25,7 +25,7 @@ func TestTheSentenceOfTheGuardIsInItsPolicy(t *testing.T) {
 	}
 }
 
-// A fix that ends in a command is pasted as a whole.
+// Users paste the command at the end of a fix.
 func TestTheFixOfAFailedCallEndsInItsCommand(t *testing.T) {
 	t.Parallel()
 	fix, link := callFix(`no endpoints available for service "lanyard-webhook"`)

@@ -159,7 +159,7 @@ func (x *explainer) involved(ctx context.Context, event *corev1.Event, targets [
 	return nil, nil
 }
 
-// isOver reports whether an event is outdated. A kubelet reports no success.
+// isOver reports whether an event is outdated. Kubelets do not report success.
 func (x *explainer) isOver(ctx context.Context, event *corev1.Event, object *unstructured.Unstructured) bool {
 	at := last(event)
 	if event.Reason == failedMount {

@@ -40,8 +40,8 @@ type input struct {
 	// creates pods.
 	Live  metav1.Object
 	Owner topOwner
-	// Answer is the answer about the pod Sent. Template is the same pod if it is of a template, and nil
-	// if the running pod has none.
+	// Answer is the answer about the pod Sent. Template is the same pod if it comes from a
+	// template, and nil if the running pod has none.
 	Sent, Template *unstructured.Unstructured
 	Answer         Answer
 	// Probe is the answer about a second pod, which has the label of the probe, or nil if that
@@ -204,7 +204,7 @@ func (in *input) secrets() (found []finding.Finding) {
 	if err != nil || !in.asks() {
 		return nil
 	}
-	_, secrets, _ := sourcesOf(text) // the API server says what is wrong with the template of a custom kind
+	_, secrets, _ := sourcesOf(text) // the API server reports what is wrong with the template of a custom kind
 	for _, name := range secrets {
 		found = append(found, finding.Finding{
 			Status: finding.NotApplicable, About: "secret/" + name, Reason: "secret_not_read",
@@ -360,7 +360,7 @@ func ownCredentials(containers []Container) (name string, own *mutate.Finding) {
 	return name, own
 }
 
-// shadows returns the findings about variables of the pod Sent because of which SDKs ignore the
+// shadows returns the findings about variables of the pod Sent that make SDKs ignore the
 // credentials.
 func (in *input) shadows(decision *mutate.Decision) []mutate.Finding {
 	text, err := json.Marshal(in.Sent)
@@ -404,8 +404,8 @@ var fixes = map[reason.Reason]string{
 	reason.Overloaded:         "Try again. If the error persists, run: lanyard check",
 }
 
-// denials are the sentence in front of the message and the fix of a denial, by its origin.
-// ByLanyard has fixes, and ByNoCall has callFix.
+// denials contains the sentence before the message, and the fix, of a denial by its
+// origin. ByLanyard has fixes, and ByNoCall has callFix.
 var denials = map[Denier][2]string{
 	ByNoCall:     {"the API server cannot call Lanyard: ", ""},
 	ByFailedCall: {"", "Restore the webhook that the message names, or ask its owner. Lanyard did not deny the pod."},
@@ -451,7 +451,7 @@ func leavesNothing(d *mutate.Decision) bool {
 	return d != nil && len(d.Findings) > 0 && d.Findings[0].Reason == reason.NoContainer
 }
 
-// nothingLeft says why such a pod gets no credentials.
+// nothingLeft is the reason why such a pod gets no credentials.
 const nothingLeft = "the annotations of the pod leave out all of its containers"
 
 // deniedByItsLists describes the denial of a pod whose annotations leave out all of its containers.
@@ -640,8 +640,8 @@ func (in *input) hint() hint {
 	return hint{}
 }
 
-// peer returns the hint about an annotation of another webhook. Nothing is wrong if Lanyard does
-// not adopt it: the other webhook may be there.
+// peer returns the hint about an annotation of another webhook. If Lanyard does not adopt it,
+// nothing is wrong, because the other webhook may be installed.
 func (in *input) peer(p *peer.Peer) hint {
 	adopted := slices.Contains(in.Peers, p.Name)
 	switch {
@@ -651,7 +651,7 @@ func (in *input) peer(p *peer.Peer) hint {
 		return hint{": " + p.Identity[0] + " is not adopted, because Lanyard is not called for the namespace: " + in.exclusion(),
 			"If Lanyard is to give the credentials, include the namespace.", false}
 	}
-	return hint{fmt.Sprintf(": %s is for %s, and Lanyard does not adopt it here (docs/migrate/adoption.md)", p.Identity[0], p.Program),
+	return hint{fmt.Sprintf(": %s is for %s, and Lanyard does not adopt it here (%s)", p.Identity[0], p.Program, finding.Page("migrate/adoption.md")),
 		fmt.Sprintf("If Lanyard is to give the credentials, see the annotations: lanyard migrate --from %s --namespace %s", p.Name, in.Namespace.Name), false}
 }
 
@@ -733,13 +733,21 @@ const (
 
 // origin returns who injected the running pod.
 func (in *input) origin() origin {
-	switch {
-	case in.read(in.Live).OfOthers():
+	switch read := in.read(in.Live); {
+	case read.OfOthers(), slices.ContainsFunc(read.Containers, hasTokenOfOthers):
 		return others
 	case in.Live.GetAnnotations()[annotations.Injected] == "":
 		return nowhere
 	}
 	return anywhere
+}
+
+// hasTokenOfOthers reports whether another webhook mounted its token. The container may set the variable
+// that points to it itself.
+func hasTokenOfOthers(c injected.Container) bool {
+	return slices.ContainsFunc(c.Tokens, func(t injected.Token) bool {
+		return slices.ContainsFunc(peer.All(), func(other *peer.Peer) bool { return other.Wrote(t.File) || slices.Contains(other.Volumes, t.Volume) })
+	})
 }
 
 // live returns the running pod with its state by the rules of the webhook.
@@ -819,7 +827,7 @@ func (e *Explanation) addPods(result *statusResult, in *input) {
 		e.Pods = &result.Summary
 	}
 	for _, f := range result.Findings {
-		// What is unknown about its own new pods is explained already.
+		// The explanation already covers what is unknown about its own new pods.
 		if f.Reason != string(injected.Unknown) || in.Owner.Name == "" {
 			f.About = aboutPods
 			e.Findings = append(e.Findings, f)

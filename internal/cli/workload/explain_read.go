@@ -145,7 +145,7 @@ func (x *explainer) serviceAccount(ctx context.Context, in *input, asked bool) e
 }
 
 // owner returns the owner of a pod or a workload that has a template, and the owner at the top, if
-// there are any. A pod without the first is its own template.
+// there are any. A pod without such an owner is its own template.
 func (x *explainer) owner(ctx context.Context, owned *unstructured.Unstructured) (template *unstructured.Unstructured, top topOwner, err error) {
 	reference := cluster.ControllerOf(owned.GetKind(), owned)
 	for n := 0; reference != nil && n < maxOwners; n++ { // users can write references in a circle
@@ -171,8 +171,9 @@ func (x *explainer) owner(ctx context.Context, owned *unstructured.Unstructured)
 	return template, top, nil
 }
 
-// ownerOf reads an owner. It returns nil for an owner without a namespace, such as the node of
-// a mirror pod, for a kind that the API server does not know, for a Secret, and without the right.
+// ownerOf reads an owner. It returns nil for an owner without a namespace, such as the node of a
+// mirror pod, for a kind that the API server does not know, for a Secret, and if the user may not
+// read it.
 func (x *explainer) ownerOf(ctx context.Context, reference *metav1.OwnerReference) (*unstructured.Unstructured, error) {
 	kind := schema.FromAPIVersionAndKind(reference.APIVersion, reference.Kind)
 	mapping, err := x.mapper.RESTMapping(kind.GroupKind(), kind.Version)
@@ -192,7 +193,7 @@ func (x *explainer) variables(ctx context.Context, in *input) error {
 	if err != nil {
 		return err
 	}
-	names, _, _ := sourcesOf(text) // the API server says what is wrong with the template of a custom kind
+	names, _, _ := sourcesOf(text) // the API server reports what is wrong with the template of a custom kind
 	for _, name := range names {
 		if err := in.readConfigMap(ctx, x.typed, name); err != nil && !apierrors.IsNotFound(err) && !x.lacks(err, "the variables in the ConfigMap "+name) {
 			return fmt.Errorf("configmap %s: %w", name, err)
@@ -207,8 +208,8 @@ const (
 	maxListed = 500
 )
 
-// askers looks for ServiceAccounts that ask for an identity, in the namespace, and by the same name
-// elsewhere. A user who may not list them gets no hint.
+// askers looks for ServiceAccounts that ask for an identity, in the namespace, and with the same
+// name elsewhere. A user who may not list them gets no hint.
 func (x *explainer) askers(ctx context.Context, in *input) {
 	accounts := x.typed.CoreV1().ServiceAccounts
 	if list, err := accounts(x.info.Namespace).List(ctx, metav1.ListOptions{Limit: maxListed}); err == nil {
@@ -262,7 +263,7 @@ func (x *explainer) pods(ctx context.Context, in *input, e *Explanation) {
 		return
 	}
 	in.AddServiceAccount(in.metadata())
-	if !in.asks() { // its pods are of interest only if they were injected when it did
+	if !in.asks() { // its pods matter only if they were injected when it did
 		if err := FindInjected(ctx, x.CLI, in.Name, x.namespaces); err != nil || in.Empty() {
 			return
 		}

@@ -96,7 +96,7 @@ func denied(by Denier, message string) *Answer {
 	return &Answer{Denial: &Denial{By: by, Message: message}}
 }
 
-// waiting makes the ServiceAccount one that needs an identity and does not ask for it yet.
+// waiting changes the ServiceAccount to one that needs an identity but does not ask for it yet.
 func waiting(in *input, values map[string]string) {
 	in.Answer.Pod, in.ServiceAccount.Annotations, in.ServiceAccount.Labels = nil, values, map[string]string{"lanyard.dev/identity": "required"}
 }
@@ -114,7 +114,7 @@ func expectNextSteps(t *testing.T, e *Explanation) {
 	}
 }
 
-// textAfterCommand matches a fix that cannot be pasted from its command to its end.
+// textAfterCommand matches a fix with text after its command, which users could not paste.
 var textAfterCommand = regexp.MustCompile(`: (?:kubectl|lanyard) .*\.(?: |$)`)
 
 func TestNewPods(t *testing.T) {
@@ -151,7 +151,7 @@ func TestNewPods(t *testing.T) {
 			func(in *input) {
 				in.ServiceAccount.Annotations, in.Answer.Pod = map[string]string{"eks.amazonaws.com/role-arn": role}, unstructuredOf(newPod())
 			},
-			injected.None, reason.NoIdentity, "the ServiceAccount cart has no annotation that asks for an identity: eks.amazonaws.com/role-arn is for amazon-eks-pod-identity-webhook, and Lanyard does not adopt it here (docs/migrate/adoption.md)", false,
+			injected.None, reason.NoIdentity, "the ServiceAccount cart has no annotation that asks for an identity: eks.amazonaws.com/role-arn is for amazon-eks-pod-identity-webhook, and Lanyard does not adopt it here (https://github.com/lanyard-dev/lanyard/blob/main/docs/migrate/adoption.md)", false,
 		},
 		"the annotation is another webhook's without a value": {
 			func(in *input) {
@@ -442,6 +442,17 @@ func TestARunningPodOfAnotherWebhook(t *testing.T) {
 			fresh.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "GOOGLE_APPLICATION_CREDENTIALS", Value: "/own/credentials.json"}}
 			in.Answer.Pod = unstructuredOf(fresh)
 		}, injected.Stale, "it has credentials, and a new pod gets none", "main: GOOGLE_APPLICATION_CREDENTIALS: running pod none, new pod a file of its own"},
+		"its own token file, beside the other webhook's client ID and token": {func(in *input) {
+			live := newPod()
+			live.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "AZURE_FEDERATED_TOKEN_FILE", Value: "/own/token"}}
+			in.ServiceAccount.Annotations = map[string]string{"azure.workload.identity/client-id": "11112222-bbbb-3333-cccc-4444dddd5555"}
+			in.Sent, in.Answer.Pod = unstructuredOf(live), unstructuredOf(live)
+			live = live.DeepCopy()
+			if err := new(peers.Azure).Mutate(live, &corev1.ServiceAccount{ObjectMeta: *in.ServiceAccount}); err != nil {
+				t.Fatal(err)
+			}
+			in.Live = live
+		}, injected.None, "it has the credentials of another webhook, and its ServiceAccount asks Lanyard for none", ""},
 		"a new pod is denied": {func(in *input) {
 			in.Live, in.Answer = theirs(role), *denied(ByLanyard, "no")
 		}, injected.Unknown, "it cannot be compared with a new pod, which is denied", ""},
@@ -577,7 +588,7 @@ func TestUnguardedServiceAccounts(t *testing.T) {
 	} {
 		in := newInput(t)
 		test.change(in)
-		if got := explain(in); got.Guard != test.guard || (got.ServiceAccount.label.Fix != "") != test.fix || got.Problem() != test.fix {
+		if got := explain(in); got.Guard != test.guard || (got.ServiceAccount.label.Fix != "") != test.fix || (got.ServiceAccount.label.Reason == "unguarded") != test.fix || got.Problem() != test.fix {
 			t.Errorf("%s: got guard %q, fix %q and problem %t, want %q and %t", name, got.Guard, got.ServiceAccount.label.Fix, got.Problem(), test.guard, test.fix)
 		}
 	}
@@ -639,7 +650,7 @@ func TestContainers(t *testing.T) {
 	}
 }
 
-// "a new pod gets aws" was all that explain said.
+// explain used to report only "a new pod gets aws".
 func TestContainersThatKeepTheirOwnCredentials(t *testing.T) {
 	t.Parallel()
 	in, sent := newInput(t), newPod()
@@ -695,7 +706,7 @@ func TestAPodWithoutAContainerThatTakesPart(t *testing.T) {
 	}
 }
 
-// Pod Security and quotas name no owner, and the user can correct the pod.
+// Errors of Pod Security and quotas do not name an owner, and the user can correct the pod.
 func TestTheFixOfADenialByOthersIsForThePodToo(t *testing.T) {
 	t.Parallel()
 	in := newInput(t)
@@ -731,6 +742,11 @@ func TestAServiceAccountThatAsksForNothingHasANextStep(t *testing.T) {
 			func(*input) {}, "the ServiceAccount cart has no annotation that asks for an identity",
 			"If it needs credentials, annotate the ServiceAccount. For the commands, also with azure or gcp: lanyard trust aws cart --namespace shop",
 		},
+		"the pod has a mistake as well": {
+			func(in *input) { in.Sent.SetAnnotations(map[string]string{annotations.Inject: "x"}) },
+			`the ServiceAccount cart has no annotation that asks for an identity; the pod's annotations have a mistake as well: pod "shop/": metadata.annotations[lanyard.dev/inject]: Invalid value: "x": must be "false" to opt out, or "true"`,
+			"If it needs credentials, annotate the ServiceAccount. For the commands, also with azure or gcp: lanyard trust aws cart --namespace shop",
+		},
 		"one of the same name asks elsewhere": {
 			func(in *input) { in.Elsewhere = []string{"team-a", "team-b"} },
 			"the ServiceAccount cart has no annotation that asks for an identity; the ServiceAccount of the same name asks for one in: team-a, team-b",
@@ -759,6 +775,19 @@ func TestAServiceAccountThatAsksForNothingHasANextStep(t *testing.T) {
 				t.Errorf("got %+v, want %q and %q", got.New, test.text, test.fix)
 			}
 		})
+	}
+}
+
+func TestAServiceAccountThatNeedsAnIdentity(t *testing.T) {
+	t.Parallel()
+	in := newInput(t)
+	if got := explain(in).ServiceAccount; got.Required {
+		t.Errorf("got %+v, want one that has its identity", got)
+	}
+	waiting(in, nil)
+	in.Answer = *denied(ByGuard, "x")
+	if got := explain(in).ServiceAccount; !got.Required {
+		t.Errorf("got %+v, want one that needs an identity", got)
 	}
 }
 
@@ -814,7 +843,7 @@ func TestVariablesThatMakeSDKsIgnoreTheIdentity(t *testing.T) {
 			if got.Live.State != test.want || got.Live.Fix != test.fix || got.New.Fix != test.fix || got.Problem() != (test.want == Shadowed) || (got.Live.Status == finding.Failed) != (test.want == Shadowed) {
 				t.Errorf("got %+v and %+v, want %s and %q", got.New, got.Live, test.want, test.fix)
 			}
-			in.unread = true // so that only the API server's pod shows that the pod is current
+			in.unread = true // so only the API server's pod shows that the pod is current
 			if got := explain(in); got.Live.State != test.want {
 				t.Errorf("got %s for a pod that is compared with the API server's, want %s", got.Live.State, test.want)
 			}

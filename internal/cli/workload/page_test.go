@@ -14,7 +14,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
 )
 
-// The states are defined once: the help text is made of the definitions, and the page has a copy.
+// The states are defined once: the help text is generated from the definitions, and the page
+// contains a copy.
 func TestThePageAndTheHelpDefineTheStates(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../../docs/cli/status.md")

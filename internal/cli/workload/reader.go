@@ -34,8 +34,8 @@ import (
 // the cluster.
 const dryRunsAtOnce = 4
 
-// reader reads the objects of a cluster, and sends dry runs. If the user lacks a right, it goes on
-// without the part.
+// reader reads the objects of a cluster, and sends dry runs. If the user lacks a right, it
+// continues without that part.
 type reader struct {
 	*command.CLI
 	query
@@ -186,7 +186,7 @@ func (r *reader) readNamespaces(ctx context.Context) error {
 }
 
 // eachNamespace reads the ServiceAccounts, and calls do for each namespace that has rows, or
-// something that could not be read.
+// a part that could not be read.
 func (r *reader) eachNamespace(ctx context.Context, do func([]Row, []finding.Finding) error) error {
 	err := r.EachServiceAccount(ctx, r.scope, func(object *metav1.PartialObjectMetadata) error {
 		if n := r.namespaces[object.Namespace]; n != nil {
@@ -366,8 +366,8 @@ func (r *reader) ask(ctx context.Context, n *Namespace) error {
 	return group.Wait()
 }
 
-// readTemplate reads the pod template that the question is about, if there is one. Whoever creates
-// a pod writes its owner reference, so the reference may be wrong.
+// readTemplate reads the pod template that the question is about, if there is one. Users can write
+// owner references, so the reference may be wrong.
 func (r *reader) readTemplate(ctx context.Context, n *Namespace, q *question) error {
 	reference := q.pods[0].owner
 	if reference == nil {

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
 	"github.com/lanyard-dev/lanyard/internal/finding"
@@ -26,6 +28,34 @@ func ofStates(workload string, states ...injected.State) Row {
 		row.States[state] = 1
 	}
 	return row
+}
+
+func TestARowHasEachFactOfItsPodsOnce(t *testing.T) {
+	t.Parallel()
+	shadow := mutate.Finding{Reason: reason.EnvironmentShadowed, Container: "main"}
+	difference := injected.Difference{Container: "main", Field: "aws-region"}
+	of := func(state injected.State, v verdict) *pod {
+		v.State = state
+		return &pod{verdict: v}
+	}
+	row := Row{States: map[injected.State]int{}}
+	for _, p := range []*pod{
+		of(Shadowed, verdict{Shadows: []mutate.Finding{shadow}}), of(Shadowed, verdict{Shadows: []mutate.Finding{shadow}}),
+		of(injected.Stale, verdict{Shadows: []mutate.Finding{{Container: "stale"}}, Local: "no right"}),
+		of(injected.Without, verdict{Local: "no right to dry runs"}),
+		of(injected.Unknown, verdict{Problem: "a"}), of(injected.Unknown, verdict{Problem: "b", Local: "no"}), of(injected.Unknown, verdict{Problem: "a"}),
+		of(injected.Current, verdict{Problem: "current", Local: "current", Comparison: injected.Comparison{Differences: []injected.Difference{difference}}}),
+		of(injected.Current, verdict{Comparison: injected.Comparison{Differences: []injected.Difference{difference}}}),
+	} {
+		row.count(p)
+	}
+	want := Row{
+		Pods: 9, States: map[injected.State]int{Shadowed: 2, injected.Stale: 1, injected.Without: 1, injected.Unknown: 3, injected.Current: 2},
+		Shadows: []mutate.Finding{shadow}, Differences: []injected.Difference{difference}, Problem: "a; b", Local: "no right",
+	}
+	if diff := cmp.Diff(want, row); diff != "" {
+		t.Errorf("row (-want +got):\n%s", diff)
+	}
 }
 
 func TestTheResultOfStatus(t *testing.T) {
@@ -98,7 +128,7 @@ func TestTheResultOfStatus(t *testing.T) {
 	}
 }
 
-// A mistyped name selects nothing, and explain reports that the object does not exist.
+// A mistyped name selects nothing, and explain would report that the object does not exist.
 func TestANameThatSelectsNothingHasANextStep(t *testing.T) {
 	t.Parallel()
 	r := &statusResult{Summary: summary{States: map[injected.State]int{}}, query: &query{scope: "shop", names: []string{"deployment/crat"}}}

@@ -30,7 +30,7 @@ func containers(pod []byte) ([]corev1.Container, error) {
 // sourcesOf returns the names of the ConfigMaps and of the Secrets whose keys are variables of a
 // container of the pod.
 func sourcesOf(pod []byte) (configMaps, secrets []string, err error) {
-	if !bytes.Contains(pod, []byte(`"envFrom"`)) { // as in most pods, which are then not decoded
+	if !bytes.Contains(pod, []byte(`"envFrom"`)) { // as in most pods, which then need not be decoded
 		return nil, nil, nil
 	}
 	list, err := containers(pod)

@@ -45,8 +45,8 @@ func States() []StateInfo {
 	}
 }
 
-// Outdated returns how many pods must be replaced to get the credentials that their ServiceAccount
-// asks for, of pods by state.
+// Outdated returns how many of the pods, which are counted by state, must be replaced to get the
+// credentials that their ServiceAccount asks for.
 func Outdated(pods map[injected.State]int) int {
 	n := 0
 	for _, state := range States() {
@@ -166,15 +166,15 @@ func (v *verdict) settle(c injected.Comparison) {
 	}
 }
 
-// answered sets the state by the answer about a new pod, if that is more precise. fresh is the pod of
-// the answer, or nil if it says no more than the rules: without a template, a pod that was evaluated
-// here is the pod that judge has compared.
+// answered sets the state according to the answer about a new pod, if that is more precise. fresh
+// is the pod of the answer, or nil if it adds nothing to the rules: without a template, a pod that
+// was evaluated here is the one that judge has compared.
 func (p *pod) answered(answer *Answer, fresh *injected.Pod) error {
 	n, unknown := p.running.Namespace, injected.Comparison{State: injected.Unknown}
 	switch denial := answer.Denial; {
 	case answer.Err != nil:
 		p.Comparison, p.Problem = unknown, "the credentials of a new pod are unknown: "+answer.Err.Error()
-	case denial.isOthers() && answer.Local == "" && !n.unread && p.running.asks: // or else there may be no ServiceAccount
+	case denial.isOthers() && answer.Local == "" && !n.unread && p.running.asks: // otherwise there may be no ServiceAccount
 		p.Local = "the pod of the dry run was denied, but not by Lanyard: " + denial.Error()
 	case denial != nil:
 		p.Comparison, p.Problem = unknown, "a new pod is denied: "+denial.Error()
@@ -196,8 +196,8 @@ func (p *pod) answered(answer *Answer, fresh *injected.Pod) error {
 	return nil
 }
 
-// original returns the pod, for a dry run, as it was before Lanyard or another webhook gave it
-// credentials.
+// original returns the pod as it was before Lanyard or another webhook gave it credentials,
+// for a dry run.
 func (p *pod) original() (*unstructured.Unstructured, error) {
 	original := &unstructured.Unstructured{}
 	if err := json.Unmarshal(p.running.text, &original.Object); err != nil {
@@ -220,8 +220,8 @@ func (p *pod) original() (*unstructured.Unstructured, error) {
 	return original, nil
 }
 
-// labelsAtCreation returns the labels of the pod without Lanyard's, as the objectSelector saw
-// them before the injection.
+// labelsAtCreation returns the labels of the pod before the injection, which the
+// objectSelector matched.
 func (r *running) labelsAtCreation() map[string]string {
 	if r.annotations[annotations.Injected] == "" || r.labels[annotations.IdentityLabel] != annotations.IdentityInjected {
 		return r.labels

@@ -37,7 +37,7 @@ type Row struct {
 	GuardProblem string `json:"-"`
 	// Workload is the owner of the pods, such as deployment/cart.
 	Workload string `json:"workload,omitempty"`
-	// Pods is the number of pods that have not ended, and States has the numbers by state.
+	// Pods is the number of pods that have not ended, and States contains the numbers by state.
 	Pods   int                    `json:"pods"`
 	States map[injected.State]int `json:"states,omitempty"`
 	// Differences is set for pods that another webhook injected.
@@ -47,7 +47,7 @@ type Row struct {
 	Local string `json:"-"`
 	// Problem contains the reasons why the credentials of new pods are unknown.
 	Problem string `json:"-"`
-	// Shadows are the findings about variables because of which SDKs ignore the credentials.
+	// Shadows contains the findings about variables that make SDKs ignore the credentials.
 	Shadows []mutate.Finding `json:"-"`
 	owner   topOwner
 }
@@ -73,9 +73,10 @@ type Namespace struct {
 	owners map[types.UID]owner
 	read   map[string]bool
 	pods   []*pod
-	// injected reports whether there are injected pods, as far as they were looked for.
+	// injected reports whether injected pods were found, if they were looked for.
 	injected bool
-	// compiled reports whether policies have the identities, so that ServiceAccounts need not ask.
+	// compiled reports whether policies contain the identities, so ServiceAccounts need not ask for
+	// them.
 	compiled bool
 	// variables are the relevant variables in ConfigMaps that containers use.
 	variables configMaps
@@ -121,8 +122,8 @@ func (n *Namespace) calls(labels map[string]string) (called, certain bool) {
 	return n.called && selected, certain
 }
 
-// AddServiceAccount adds a ServiceAccount if it asks for an identity, or has annotations or the label of
-// Lanyard: its pods may have an identity from before.
+// AddServiceAccount adds a ServiceAccount if it asks for an identity, or has annotations or the
+// label of Lanyard, because its pods may have a previous identity.
 func (n *Namespace) AddServiceAccount(object *metav1.PartialObjectMetadata) {
 	if read := annotations.ServiceAccountObject(object); n.concerns(object) || read.Bytes() > 0 || read.Label != "" {
 		n.keep(object)
@@ -202,8 +203,8 @@ func (n *Namespace) Empty() bool {
 	return !n.injected
 }
 
-// FindInjected looks for injected pods in the namespaces, of the scope, in which no ServiceAccount asks
-// for an identity any more.
+// FindInjected looks for injected pods in those namespaces of the scope in which no ServiceAccount
+// asks for an identity anymore.
 func FindInjected(ctx context.Context, c *command.CLI, scope string, namespaces map[string]*Namespace) error {
 	unknown := func(n *Namespace) bool { return n.Empty() && !n.compiled }
 	if !slices.ContainsFunc(slices.Collect(maps.Values(namespaces)), unknown) {
@@ -217,8 +218,8 @@ func FindInjected(ctx context.Context, c *command.CLI, scope string, namespaces 
 	})
 }
 
-// addPod adds a pod that has not ended, if its ServiceAccount asks for an identity or it was injected
-// when it did.
+// addPod adds a pod that has not ended, if its ServiceAccount asks for an identity, or if the pod
+// was injected when it did.
 func (n *Namespace) addPod(object *corev1.Pod) error {
 	name := cmp.Or(object.Spec.ServiceAccountName, cluster.DefaultServiceAccount)
 	_, mirror := object.Annotations[annotations.MirrorPod]
@@ -244,7 +245,7 @@ func (n *Namespace) addPod(object *corev1.Pod) error {
 	return nil
 }
 
-// final forgets what the state of a pod depends on.
+// final drops what the state of a pod depends on.
 func (p *pod) final() { p.running, p.Decision = nil, nil }
 
 // configMaps returns the names of the ConfigMaps that the state of a pod may depend on.
@@ -295,9 +296,9 @@ func (n *Namespace) choose(names []string) {
 	})
 }
 
-// unreadOwners returns the kinds of Kubernetes that own the pods, or their owners, and were
-// not returned before. The caller adds their objects, and calls unreadOwners again until it
-// returns none.
+// unreadOwners returns the kinds of Kubernetes that own the pods, or their owners, and that
+// it has not returned before. The caller adds their objects, and calls unreadOwners again
+// until it returns none.
 func (n *Namespace) unreadOwners() []cluster.Kind {
 	var kinds []cluster.Kind
 	add := func(reference *metav1.OwnerReference) {

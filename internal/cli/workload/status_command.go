@@ -132,7 +132,7 @@ type statusResult struct {
 	restarted, left outdated
 	// noGuard is the Row.GuardProblem of the workloads that are not guarded despite the label.
 	noGuard string
-	// local has the namespaces whose pods were evaluated here, by the reason.
+	// local contains the namespaces whose pods were evaluated here, by the reason.
 	local map[string][]string
 }
 
@@ -258,8 +258,8 @@ func (r *statusResult) err() error {
 	return nil
 }
 
-// Names implements command.Named. With --stale, the names are those that kubectl rollout restart
-// takes.
+// Names implements command.Named. With --stale, it returns the names that kubectl rollout
+// restart accepts.
 func (r *statusResult) Names() []string {
 	var names []string
 	for i := range r.Workloads {
@@ -412,8 +412,8 @@ func (r *statusResult) printWide(p *command.Page) {
 	p.Table(0, lines)
 }
 
-// printNarrow writes the workloads below their ServiceAccounts. All tables are
-// parts of one, which is as wide as the terminal, so that they line up.
+// printNarrow writes the workloads below their ServiceAccounts. All are parts of one
+// table, which is as wide as the terminal, so that their columns line up.
 func (r *statusResult) printNarrow(p *command.Page) {
 	header := slices.Clone(statusHeader[3:])
 	if !r.titled {

@@ -46,7 +46,7 @@ func TestStatusFitsTheTerminal(t *testing.T) {
 		(&statusResult{Workloads: rows, query: new(query)}).Print(p)
 		spaces := regexp.MustCompile(" +")
 		got := out.String()
-		if width == 0 { // only the number of spaces is another matter: see TestTables
+		if width == 0 { // except for the number of spaces: see TestTables
 			got, want = spaces.ReplaceAllString(got, " "), spaces.ReplaceAllString(want, " ")
 		}
 		if diff := cmp.Diff(want, got); diff != "" || p.Err != nil {

@@ -255,9 +255,9 @@ func TestPodsOfAnotherWebhookAreComparedByMeaning(t *testing.T) {
 	}
 }
 
-// A running pod can hide what its containers set themselves: another webhook overwrites it, as that
-// of Google does, and Lanyard's variables look like a container's own. The template of the owner
-// shows it.
+// A running pod can hide what its containers set themselves: another webhook overwrites it, as
+// Google's does, and Lanyard's variables look like a container's own. The owner's template shows
+// it.
 func TestTheTemplateOfTheOwnerCounts(t *testing.T) {
 	t.Parallel()
 	n := cart(t, true, true)
@@ -279,7 +279,7 @@ func TestTheTemplateOfTheOwnerCounts(t *testing.T) {
 	}
 }
 
-// Lanyard gives nothing to a pod whose ServiceAccount is not adopted yet: that is no difference.
+// Until a ServiceAccount is adopted, Lanyard gives its pods nothing, which is not a difference.
 func TestPodsOfAWebhookThatIsNotAdoptedYet(t *testing.T) {
 	t.Parallel()
 	s := newSettings(t)
@@ -292,7 +292,7 @@ func TestPodsOfAWebhookThatIsNotAdoptedYet(t *testing.T) {
 	}
 }
 
-// Whoever creates a pod writes its ownerReferences.
+// Users can write the ownerReferences of a pod.
 func TestOwnersMustExist(t *testing.T) {
 	t.Parallel()
 	for sentence, test := range map[string]struct{ kind, owner, uid, want string }{
@@ -364,7 +364,8 @@ func webhooks(selector *metav1.LabelSelector, conditions ...string) *admissionre
 	return &admissionregistrationv1.MutatingWebhookConfiguration{Webhooks: []admissionregistrationv1.MutatingWebhook{w}}
 }
 
-// The rules of the webhook judge a pod. The cluster is asked only if it may know better.
+// The rules of the webhook determine the state of a pod. The cluster is asked only if it may know
+// more.
 func TestTheStateOfAPod(t *testing.T) {
 	t.Parallel()
 	pod := func(role string) *corev1.Pod { return podOf(t, metav1.ObjectMeta{Name: "a"}, role) }
@@ -491,7 +492,7 @@ func TestOnlyKindsThatOwnPodsAreRead(t *testing.T) {
 	}
 }
 
-// The pods of one owner are alike, so that one dry run is enough. Pods that are current need
+// The pods of one owner are alike, so one dry run is enough. Pods that are current need
 // none.
 func TestOneQuestionForThePodsOfAnOwner(t *testing.T) {
 	t.Parallel()

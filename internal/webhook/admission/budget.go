@@ -66,8 +66,8 @@ var errOverloaded = &reason.Fault{Reason: reason.Overloaded, Err: errors.New("to
 //
 // A request takes memory for its body while the body arrives, then for its decision,
 // then for its response, before the patch is encoded, and returns the first two when the
-// response is encoded. So it only waits for requests that are further on than itself, or that
-// can be interrupted. A usual decision never waits for large ones.
+// response is encoded. So it only waits for requests that are at a later stage, or that can
+// be interrupted. A usual decision never waits for large ones.
 type Budget struct {
 	bodies, usual, large, responses *bounds.Pool
 	lines                           *lineLimiter

@@ -22,7 +22,7 @@ func withObject(n int) string {
 	return strings.Replace(review, `"object":{`, `"object":{"x":"`+strings.Repeat("x", n-len(`"x":"",`))+`",`, 1)
 }
 
-// gate is a Decider whose decisions wait.
+// gate is a Decider whose decisions wait until the test continues them.
 type gate struct {
 	decide
 	entered, leave chan struct{}
@@ -38,8 +38,7 @@ func newGate() gate {
 	return g
 }
 
-// TestRequestsWaitForTheirShareOfTheBudget: large bodies wait for each other. Others never
-// wait for them.
+// Large bodies wait for each other. Others never wait for them.
 func TestRequestsWaitForTheirShareOfTheBudget(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

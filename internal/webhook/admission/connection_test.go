@@ -111,7 +111,7 @@ func TestARejectedRequestDoesNotWaitForItsBody(t *testing.T) {
 	})
 }
 
-// Its read deadline can end the context of later requests on the connection.
+// The read deadline of a rejected request can end the context of later requests on its connection.
 func TestTheConnectionOfARejectedRequestEnds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -151,7 +151,7 @@ func TestAConnectionOutlivesTheTimeOfALargeReview(t *testing.T) {
 	})
 }
 
-// Live reads, which the decider makes, take turns by the address of the caller.
+// The live reads of a decider take turns by the address of the caller.
 func TestTheDeciderKnowsTheAddressOfTheCaller(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -189,7 +189,7 @@ func TestAServerThatShutsDownDoesNotCutDecisionsShort(t *testing.T) {
 	})
 }
 
-// The handler of a connection that is gone took memory for up to 27 seconds.
+// The handler of a closed connection used to hold memory for up to 27 seconds.
 func TestTheDecisionOfACallerThatIsGoneEnds(t *testing.T) {
 	t.Parallel()
 	for name, leave := range map[string]func(t *testing.T, listener *memnet.Listener, conn *memnet.Conn){
@@ -286,8 +286,8 @@ func TestAResponseThatIsNotReadIsCutOff(t *testing.T) {
 	})
 }
 
-// Anybody in the cluster can send reviews. The budget counts all that the server has read of
-// them.
+// Anyone in the cluster can send reviews. The budget counts everything that the server has
+// read of them.
 func TestLargeReviewsThatDoNotEndFillNoMemory(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -329,7 +329,7 @@ func TestSlowClientsDoNotDelayOthers(t *testing.T) {
 	t.Parallel()
 	// The decision takes nearly as much as the budget allows for a usual one.
 	review := withElements(280)
-	// Each time that a request needs memory, it interrupts others within 200 ms.
+	// Whenever a request needs memory, it interrupts others within 200 ms.
 	reviews := []struct {
 		body   string
 		within time.Duration

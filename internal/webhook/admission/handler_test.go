@@ -24,7 +24,7 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
 )
 
-// notReview is how a request that is no review is counted.
+// notReview is how a request that is not a review is counted.
 var notReview = []record{{"", "error", "invalid_review"}}
 
 func TestInvalidReviewsAreRejectedWithTheirMistake(t *testing.T) {
@@ -239,7 +239,7 @@ func TestResponsesDecodeAsAPITypes(t *testing.T) {
 	}
 }
 
-// If nothing is known of the object, the API server decides by the failure policy.
+// If nothing is known about the object, the API server applies the failure policy.
 func TestAFaultIsNoDenialButA503WithAStatus(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -316,7 +316,7 @@ func TestTheUIDIsReturnedUnchanged(t *testing.T) {
 	}
 }
 
-// secret is in every part of a request that must not be logged.
+// secret is a part of everything in a request that must not be logged.
 const secret = "eyJhbGciOiJSUzI1NiJ9.c2VjcmV0.s3cr3t"
 
 // secretive is a pod with the secret in an environment variable, in an annotation and as a

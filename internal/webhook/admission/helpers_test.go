@@ -23,7 +23,7 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
 )
 
-// review is one that every test starts from: a pod, created.
+// review is the review that every test starts from: the creation of a pod.
 const review = `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u1",` +
 	`"kind":{"group":"","version":"v1","kind":"Pod"},"resource":{"group":"","version":"v1","resource":"pods"},` +
 	`"namespace":"team","name":"pod","operation":"CREATE","object":{"kind":"Pod"},"oldObject":null,"dryRun":false}}`
@@ -79,7 +79,7 @@ func patchOf(value string) admission.Patch {
 // record is a call of a Recorder, without the duration.
 type record struct{ Resource, Result, Reason string }
 
-// fixture is a handler with all that it writes to.
+// fixture is a handler with everything that it writes to.
 type fixture struct {
 	handler *admission.Handler[object]
 	budget  *admission.Budget
@@ -96,7 +96,7 @@ func newFixture(decider admission.Decider[object]) *fixture {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		f.log.WriteString(prefix + args + "\n")
-		// More verbose than anything that is logged.
+		// More verbose than any line.
 	}, funcr.Options{Verbosity: 100}))
 	return f
 }
@@ -132,9 +132,8 @@ func newRequest(t *testing.T, target, body string) *http.Request {
 	return request
 }
 
-// decode reads an answer as the apiserver does, which tells upper from lower
-// case, only more strictly: no field may be one that the API does not have, and
-// nothing may come after.
+// decode reads a response as the API server does, case-sensitively, but more strictly:
+// it rejects unknown fields, and text after the response.
 func decode(t *testing.T, answer string) *admissionv1.AdmissionReview {
 	t.Helper()
 	decoder := json.NewDecoder(strings.NewReader(answer))

@@ -26,7 +26,7 @@ var (
 	errEndless = fmt.Errorf("%q", endless)
 )
 
-// decisions by the name of the object.
+// decisions decides by the name of the object.
 var decisions = decide(func(_ context.Context, request *admission.Request[object]) (admission.Response, error) {
 	switch request.Operation {
 	case admission.Create:
@@ -45,7 +45,7 @@ func newLogged(format func(*bytes.Buffer) slog.Handler) (*admission.Handler[obje
 func textLines(b *bytes.Buffer) slog.Handler { return slog.NewTextHandler(b, nil) }
 func jsonLines(b *bytes.Buffer) slog.Handler { return slog.NewJSONHandler(b, nil) }
 
-// Anybody in the cluster can send reviews, with any names and texts.
+// Anyone in the cluster can send reviews, with any names and texts.
 func TestALogLineIsShort(t *testing.T) {
 	t.Parallel()
 	for name, format := range map[string]func(*bytes.Buffer) slog.Handler{"text": textLines, "JSON": jsonLines} {

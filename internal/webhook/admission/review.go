@@ -262,8 +262,8 @@ var statusReasons = map[int]string{
 	http.StatusServiceUnavailable:  "ServiceUnavailable",
 }
 
-// appendReview appends the AdmissionReview for the request with this UID, with the denial if
-// there is one, or else the response.
+// appendReview appends the AdmissionReview for the request with this UID: with the denial,
+// if there is one, or the response.
 func appendReview(buf []byte, uid string, r *Response, patch []byte, denied *reason.Error) []byte {
 	buf = append(buf, `{"apiVersion":"`+apiVersion+`","kind":"`+kind+`","response":{"uid":`...)
 	buf = rawjson.AppendString(buf, uid)

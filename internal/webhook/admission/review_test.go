@@ -49,8 +49,8 @@ func FuzzParseReview(f *testing.F) {
 			return
 		}
 		var review admissionv1.AdmissionReview
-		// Case-sensitive, as the apiserver reads. It fails on a field of the
-		// wrong type that Lanyard has no use for; then there is no comparison.
+		// This is case-sensitive, as in the API server. It fails if a field that
+		// Lanyard does not use has the wrong type; nothing is compared then.
 		if kubejson.Unmarshal(body, &review) != nil || repeats(body) {
 			return
 		}
@@ -75,7 +75,7 @@ func (raw) Read(s *rawjson.Scanner, into *string) error {
 
 func (raw) Decide(context.Context, *Request[string]) (Response, error) { return Response{}, nil }
 
-// wanted returns the request of a review, nil if it must be rejected.
+// wanted returns the request of a review, or nil if it must be rejected.
 func wanted(review *admissionv1.AdmissionReview) *Request[string] {
 	r := review.Request
 	if review.APIVersion != "admission.k8s.io/v1" || review.Kind != "AdmissionReview" || r == nil || r.UID == "" || len(r.UID) > maxUIDBytes {
@@ -101,8 +101,8 @@ func wanted(review *admissionv1.AdmissionReview) *Request[string] {
 // cut cuts a name as a request does.
 func cut(name string) string { return texts.Cut(name, 253) }
 
-// repeats says whether an object in text has a member twice, which JSON leaves
-// undefined and the apiserver never sends.
+// repeats reports whether an object in text has a member twice, which JSON leaves
+// undefined and the API server never sends.
 func repeats(text []byte) bool {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	return repeatsNext(decoder)

@@ -33,9 +33,9 @@ const (
 	UsualBody = 64 << 10
 	// LargeBodies is for what has been received of bodies larger than UsualBody, each at most
 	// 7 MiB.
-	LargeBodies = 14 << 20
+	LargeBodies = 13 << 20
 	// UsualDecisions is for decisions of at most 512 KiB each.
-	UsualDecisions = 8 << 20
+	UsualDecisions = 6 << 20
 	// LargeDecisions is for larger decisions.
 	LargeDecisions = 10 << 20
 	// Responses is for responses with their patches, until their clients have read them.
@@ -67,5 +67,5 @@ const (
 	HandshakeTimeout = 2 * time.Second
 )
 
-// CacheBytes returns the part of GOMEMLIMIT for cached ServiceAccounts and Namespaces.
-func CacheBytes(memory int64) int64 { return memory / 5 }
+// CacheBytes returns the parts of GOMEMLIMIT for cached ServiceAccounts and Namespaces.
+func CacheBytes(memory int64) (serviceAccounts, namespaces int64) { return memory / 5, memory / 80 }

@@ -17,6 +17,8 @@ const (
 	// usedBytes is the memory of a connection afterwards, for buffers, stacks and goroutines.
 	// plainBytes is that without TLS.
 	usedBytes, plainBytes = 40 << 10, 24 << 10
+	// preparedBytes is the limit of a mutate.Cache.
+	preparedBytes = 2 << 20
 	// readBytes is the memory of a live read: a goroutine and a request to the API server.
 	readBytes = 8 << 10
 	// decodedTimes is the ratio of the memory for decoding metadata to its size: the smallest
@@ -38,9 +40,12 @@ type stage struct {
 // time, so their sum is an upper bound of the program's memory.
 func stages(memory int64) []stage {
 	const connection = usedBytes + UsualBody
+	accounts, namespaces := CacheBytes(memory)
 	return []stage{
 		{"without a caller", "", 1, idleBytes},
-		{"ServiceAccounts and Namespaces", "metadatacache.DefaultBytes", 1, CacheBytes(memory)},
+		{"ServiceAccounts", "metadatacache.Options.MaxTotalBytes", 1, accounts},
+		{"Namespaces", "metadatacache.Options.MaxTotalBytes", 1, namespaces},
+		{"additions to pods that are kept", "mutate.Cache", 1, preparedBytes},
 		{"before the first request: the handshake and a header", "Connections.Fresh, FirstBytes, HandshakeTimeout", Reviews.Fresh, FreshBytes},
 		{"between requests, and with a usual body", "Connections.Open", Reviews.Open - Reviews.Fresh, connection},
 		{"after the connection was closed", "Connections.Ending, the request's context", Reviews.Ending, connection},

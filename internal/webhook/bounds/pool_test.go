@@ -21,15 +21,15 @@ var (
 
 var errTaken = errors.New("taken")
 
-// take takes from a claim with a long deadline.
+// take adds to a claim, with a long deadline.
 func take(c *Claim, n int64) error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	return c.Take(ctx, n)
 }
 
-// TestTheClientWithTheLeastMemoryIsNext: a client with very many requests does
-// not delay the request of another client by more than the request in progress.
+// A client with very many requests does not delay the request of another client by more
+// than the request in progress.
 func TestTheClientWithTheLeastMemoryIsNext(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -71,8 +71,8 @@ func TestTheClientWithTheLeastMemoryIsNext(t *testing.T) {
 	})
 }
 
-// TestAnIdleClaimIsInterruptedWhenAnotherOneWaits: of the client that holds the most, the
-// one that is idle for the longest time.
+// The pool interrupts the claim that has been idle for the longest time, of the client
+// that holds the most.
 func TestAnIdleClaimIsInterruptedWhenAnotherOneWaits(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -112,7 +112,7 @@ func TestAnIdleClaimIsInterruptedWhenAnotherOneWaits(t *testing.T) {
 	})
 }
 
-// TestAClaimThatBecomesIdleLaterIsInterruptedToo: nothing else happens in between.
+// Nothing else happens between the claim becoming idle and its interruption.
 func TestAClaimThatBecomesIdleLaterIsInterruptedToo(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -135,8 +135,7 @@ func TestAClaimThatBecomesIdleLaterIsInterruptedToo(t *testing.T) {
 	})
 }
 
-// TestTheLargestPartialBodyIsCompletedFirst: bodies of one client do not stop each
-// other.
+// Otherwise, the bodies of one client could block each other.
 func TestTheLargestPartialBodyIsCompletedFirst(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -205,7 +204,7 @@ func TestAClaimWhoseCallerIsGoneWaitsNoLonger(t *testing.T) {
 	})
 }
 
-// TestTheClientWithTheMostWaitingClaimsIsRefused: others still get their place.
+// Other clients still get their turn.
 func TestTheClientWithTheMostWaitingClaimsIsRefused(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

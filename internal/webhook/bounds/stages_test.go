@@ -34,20 +34,20 @@ import (
 	"github.com/lanyard-dev/lanyard/test/support/memnet"
 )
 
-// limits are as bounds.Reviews, but a tenth: the test has more hostile clients than that.
+// limits contains a tenth of bounds.Reviews, so that the test has more hostile clients than that.
 var limits = bounds.Connections{Open: 24, Fresh: 8, FreshOfOneAddress: 4, Ending: 16}
 
 const (
 	clients = 2 * 24
 	// ordinaryTime is how long an ordinary caller may wait while others attack.
 	ordinaryTime = time.Second
-	// forgottenAfter is when nothing is left of a caller that does nothing: the longest is an
-	// idle connection.
+	// forgottenAfter is the time after which nothing is left of a caller that does nothing.
+	// An idle connection stays the longest.
 	forgottenAfter = 2 * time.Minute
 )
 
-// apiServer is the client of an API server with the ServiceAccounts "ordinary" and "wide". It
-// responds slowly about others.
+// apiServer is the client of an API server with the ServiceAccounts "ordinary" and "wide".
+// Its responses about others are slow.
 type apiServer struct {
 	metadata.Getter
 	reads *atomic.Int64
@@ -87,7 +87,7 @@ func head(length int) string {
 
 const get = "GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 
-// port is a server of lanyard-webhook. Its stages are those of the client with a number.
+// port is a server of lanyard-webhook. Its stages are those that a client with a number can reach.
 type port struct {
 	tls      bool
 	handler  func(t *testing.T, f *fleet) http.Handler

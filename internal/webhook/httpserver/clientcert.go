@@ -32,7 +32,7 @@ const (
 	maxChain = 4
 )
 
-// Verifier accepts callers with a client certificate of a CA. Create it with NewVerifier.
+// Verifier accepts callers with a client certificate that a CA issued. Create it with NewVerifier.
 type Verifier struct {
 	caFile string
 	names  []string

@@ -39,8 +39,7 @@ type authority struct {
 	key         *ecdsa.PrivateKey
 }
 
-// issue returns a certificate with a new key, which the parent signs, or which
-// signs itself.
+// issue returns a certificate with a new key, signed by the parent, or self-signed.
 func issue(t *testing.T, template x509.Certificate, parent *authority) tls.Certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -175,7 +174,7 @@ func chain(c tls.Certificate, ca *authority, length int) tls.Certificate {
 	return c
 }
 
-// A chain of 840 certificates took 100 checks of signatures.
+// A chain of 840 certificates used to cause 100 signature checks.
 func TestALongChainIsDeniedBeforeItsSignaturesAreChecked(t *testing.T) {
 	t.Parallel()
 	ca := newAuthority(t, "ca")
@@ -187,7 +186,7 @@ func TestALongChainIsDeniedBeforeItsSignaturesAreChecked(t *testing.T) {
 	}
 }
 
-// The handshake and the header of a first request may have few bytes.
+// The bytes of the handshake and the first header are limited.
 func TestACallerWithALongChainIsServed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -281,8 +280,8 @@ func TestAcceptedClientCertificates(t *testing.T) {
 	}
 }
 
-// What is no longer allowed is denied at once, also if a session from before is
-// resumed.
+// Callers that are no longer allowed are denied at once, even if they resume an earlier
+// session.
 func TestAChangedCAFileCountsForResumedSessions(t *testing.T) {
 	t.Parallel()
 	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {

@@ -224,7 +224,7 @@ func TestAClientThatDoesNotReadDoesNotDelayTheClose(t *testing.T) {
 	})
 }
 
-// net/http ends the context of a connection that is closed only while it reads from it.
+// net/http ends the context of a closed connection only while it reads from the connection.
 func TestTheHandlerOfAConnectionThatMakesRoomEnds(t *testing.T) {
 	t.Parallel()
 	for name, request := range map[string]string{

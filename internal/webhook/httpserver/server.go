@@ -51,9 +51,23 @@ func NewReviews(address string, handler http.Handler, tlsConfig *tls.Config, log
 	return server
 }
 
-// NewPort returns a server for kubelets or Prometheus.
+// NewPort returns a server for kubelets or Prometheus, whose requests have no body.
 func NewPort(address string, handler http.Handler, tlsConfig *tls.Config, log logr.Logger) *http.Server {
-	return New(address, handler, tlsConfig, bounds.Others, log)
+	return New(address, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ContentLength != 0 {
+			Refuse(w, "got a body, want none", http.StatusBadRequest)
+			return
+		}
+		handler.ServeHTTP(w, r)
+	}), tlsConfig, bounds.Others, log)
+}
+
+// Refuse responds to a request without its body. net/http would wait for the body before it
+// sends the response, as long as a whole request may take.
+func Refuse(w http.ResponseWriter, message string, code int) {
+	_ = http.NewResponseController(w).SetReadDeadline(time.Unix(0, 1))
+	w.Header().Set("Connection", "close") // the deadline can end the context of the connection
+	http.Error(w, message, code)
 }
 
 // New returns a server with limits on the number, the memory and the time of

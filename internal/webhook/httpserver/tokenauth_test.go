@@ -149,7 +149,7 @@ func TestTokenReviewsAreLimited(t *testing.T) {
 	})
 }
 
-// Otherwise an attack on the webhook would make the metrics unavailable.
+// Otherwise, an attack on the metrics port would make the metrics unavailable.
 func TestBadTokensOfAnAddressDoNotTakeTheTurnsOfAnother(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

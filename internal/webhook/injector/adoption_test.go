@@ -102,7 +102,7 @@ func TestWithoutPeersTheirAnnotationsAreNotRead(t *testing.T) {
 	}
 }
 
-// What worked with the peer is not denied when it is written: the pods are.
+// Values that worked with the peer are not denied when they are written, but their pods are.
 func TestOddAdoptedValuesAreWarnedOf(t *testing.T) {
 	t.Parallel()
 	for sentence, value := range map[string]string{

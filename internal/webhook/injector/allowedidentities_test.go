@@ -13,8 +13,8 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
 )
 
-// Where a denial comes from must be in its message: the namespace's
-// administrators can change the annotation, the cluster's the flag.
+// The message of a denial must name its origin: the administrators of the namespace can
+// change the annotation, and those of the cluster the flag.
 func TestTheClustersDefaultPolicy(t *testing.T) {
 	t.Parallel()
 	const (
@@ -26,7 +26,7 @@ func TestTheClustersDefaultPolicy(t *testing.T) {
 	tests := map[string]struct {
 		defaults  []string
 		namespace map[string]string
-		denied    string // message after the reason, none if it is allowed
+		denied    string // the message after the reason, or none if it is allowed
 	}{
 		"no default allows everything":               {},
 		"a default that has the identity":            {defaults: []string{"x", roles("*")}},
@@ -61,8 +61,8 @@ func TestTheClustersDefaultPolicy(t *testing.T) {
 	}
 }
 
-// The default also applies where a namespace has no annotations at all, and to
-// each namespace by its own name.
+// The default also applies to a namespace without any annotation, and contains the name
+// of each namespace.
 func TestTheDefaultPolicyHasTheNameOfTheNamespace(t *testing.T) {
 	t.Parallel()
 	pods, _ := newPods(t, nil)

@@ -85,7 +85,7 @@ func realContainer(name string) corev1.Container {
 	}
 }
 
-// realReview gives the review of a pod, as an apiserver sends it.
+// realReview returns the review of a pod, as an API server sends it.
 func realReview(tb testing.TB, pod []byte) []byte {
 	tb.Helper()
 	return marshal(tb, admissionv1.AdmissionReview{
@@ -106,8 +106,8 @@ func (uncounted) RecordInjection(string)                                {}
 func (uncounted) RecordFinding(string)                                  {}
 func (uncounted) RecordAdmission(string, string, string, time.Duration) {}
 
-// BenchmarkReview is one review from its body to its answer, without the
-// connection: ns, bytes and allocations a review, and the lengths of both.
+// BenchmarkReview measures one review from its body to its response, without the
+// connection. It also reports the lengths of both.
 func BenchmarkReview(b *testing.B) {
 	accounts := map[string]map[string]string{
 		"clouds=3":   threeClouds(),
@@ -154,7 +154,7 @@ func replay(tb testing.TB, handler http.Handler, review []byte) (serve func(), a
 	}, answer
 }
 
-// discard is a ResponseWriter that keeps the length alone.
+// discard is a ResponseWriter that keeps only the length.
 type discard struct {
 	header  http.Header
 	written int
@@ -168,8 +168,8 @@ func (d *discard) Write(p []byte) (int, error) { d.written = len(p); return len(
 func (d *discard) SetReadDeadline(time.Time) error  { return nil }
 func (d *discard) SetWriteDeadline(time.Time) error { return nil }
 
-// BenchmarkDecode is the full decoding of a review that Lanyard does without,
-// for comparison.
+// BenchmarkDecode measures the full decoding of a review, which Lanyard avoids, for
+// comparison.
 func BenchmarkDecode(b *testing.B) {
 	for _, n := range []int{2, 20} {
 		b.Run(fmt.Sprintf("containers=%d", n), func(b *testing.B) {

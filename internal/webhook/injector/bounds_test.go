@@ -25,7 +25,7 @@ import (
 	"github.com/lanyard-dev/lanyard/test/support/alloc"
 )
 
-// podOf gives a pod with n containers, each with these members besides a name.
+// podOf returns a pod with n containers, each with these members besides a name.
 func podOf(n int, annotations, members string) []byte {
 	containers := make([]string, n)
 	for i := range containers {
@@ -217,7 +217,7 @@ func TestAPodOfVeryManyContainersAllocatesLittle(t *testing.T) {
 	}
 }
 
-// tooLarge is an account whose annotations were not kept.
+// tooLarge is a ServiceAccount whose annotations were not kept.
 type tooLarge struct{}
 
 func (tooLarge) Get(_ context.Context, namespace, name string) (annotations.Object, error) {
@@ -238,7 +238,7 @@ func TestAnAccountWhoseAnnotationsWereNotKeptHasNoPods(t *testing.T) {
 	}
 }
 
-// The largest account that is valid must be kept.
+// The largest valid ServiceAccount must be kept.
 func TestTheLargestValidAccountIsWithinTheBound(t *testing.T) {
 	t.Parallel()
 	pods, _ := newPods(t, nil)

@@ -44,10 +44,9 @@ func NewCaches(client, reads metadata.Interface, recorder metadatacache.Recorder
 	}
 	// 100,000 ServiceAccounts, of which 10,000 are annotated, take about 20 MiB. Namespaces are
 	// few.
-	total := metadatacache.DefaultBytes()
-	namespaces := total / 8
+	accounts, namespaces := metadatacache.DefaultBytes()
 	return Caches{
-		ServiceAccounts: create("serviceaccounts", annotations.IdentityLabel, annotations.MaxKeptBytes, total-namespaces, recorder),
+		ServiceAccounts: create("serviceaccounts", annotations.IdentityLabel, annotations.MaxKeptBytes, accounts, recorder),
 		Namespaces:      create("namespaces", annotations.Inject, annotations.MaxNamespaceBytes, namespaces, nil),
 	}
 }

@@ -13,8 +13,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/webhook/metadatacache"
 )
 
-// The bounds of all stages contain this memory once.
-func TestTheCachesShareTheirMemory(t *testing.T) {
+func TestEachCacheHasItsLimit(t *testing.T) {
 	t.Parallel()
 	caches, err := injector.Connect(&rest.Config{}, nil, logr.Discard())
 	if err != nil {
@@ -22,7 +21,8 @@ func TestTheCachesShareTheirMemory(t *testing.T) {
 	}
 	_, accounts := caches.ServiceAccounts.Bytes()
 	_, namespaces := caches.Namespaces.Bytes()
-	if sum := metadatacache.DefaultBytes(); accounts <= 0 || namespaces <= 0 || accounts+namespaces != sum {
-		t.Errorf("got %d and %d bytes for ServiceAccounts and Namespaces, want %d together", accounts, namespaces, sum)
+	wantAccounts, wantNamespaces := metadatacache.DefaultBytes()
+	if accounts <= 0 || namespaces <= 0 || accounts != wantAccounts || namespaces != wantNamespaces {
+		t.Errorf("got %d and %d bytes for ServiceAccounts and Namespaces, want %d and %d", accounts, namespaces, wantAccounts, wantNamespaces)
 	}
 }

@@ -20,9 +20,9 @@ import (
 	"github.com/lanyard-dev/lanyard/test/support/peers"
 )
 
-// orderResults contains what the pods of one file of testdata/conformance get from only the
-// peer, only Lanyard, and both, in both orders and with both reinvocation policies of the
-// peer.
+// orderResults contains the results for the pods of one file of testdata/conformance: with
+// only the peer, with only Lanyard, and with both, in both orders and with both
+// reinvocation policies of the peer.
 type orderResults struct {
 	text strings.Builder
 	// first maps each kind of result to the first case with it.
@@ -40,8 +40,8 @@ const orderHeader = `# Copyright The Lanyard Authors.
 
 // TestConformanceInventory compares testdata/conformance/inventory.md with the cases: a
 // table of the peers' own tests and pages about what pods get, with the case for each. The
-// test knows the numbers of rows and cases, so that no case gets lost. The table leaves out
-// tests of a peer's cache, its metrics, its TLS settings and its watched files.
+// test contains the numbers of rows and cases, so that no case gets lost. The table leaves
+// out tests of a peer's cache, its metrics, its TLS settings and its watched files.
 func TestConformanceInventory(t *testing.T) {
 	t.Parallel()
 	var table strings.Builder

@@ -61,8 +61,7 @@ type conformanceCase struct {
 	// ServiceAccount does not exist.
 	Account   map[string]string `json:"account,omitempty"`
 	NoAccount bool              `json:"noAccount,omitempty"`
-	// Faulty means that the peer's variables lead to no token, so they do not beside
-	// Lanyard either.
+	// Faulty means that the peer's variables lead to no token, with or without Lanyard.
 	Faulty bool `json:"faulty,omitempty"`
 	// Outcome is the outcome for a peer that is not a webhook.
 	Outcome outcome `json:"outcome,omitempty"`
@@ -148,7 +147,7 @@ func (f *conformance) run(t *testing.T, c *conformanceCase, seen map[string]bool
 	}
 }
 
-// unlike returns the keys in which a case differs and the case of that name does not.
+// unlike returns the keys in which a case differs, but the case with this name does not.
 func (f *conformance) unlike(t *testing.T, name string, keys []string) []string {
 	t.Helper()
 	if name == "" {

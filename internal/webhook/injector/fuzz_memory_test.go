@@ -28,8 +28,8 @@ const (
 // maxReviewBytes limits the reviews that the fuzzer makes.
 const maxReviewBytes = 1 << 20
 
-// reviewOf returns a review that has part very often between start and end. Each #
-// in part is replaced by a number, so that parts can have different names.
+// reviewOf returns a review that repeats part between start and end. Each # in part is
+// replaced by a number, so that parts can have different names.
 func reviewOf(start, part, end []byte, times uint32) []byte {
 	body := slices.Clone(start)
 	for i := range times {
@@ -103,7 +103,7 @@ func FuzzMemory(f *testing.F) {
 		var response *admissionv1.AdmissionResponse
 		limit := allocatedPerByte*len(body) + allocatedAlways
 		got := alloc.Least(limit, func() {
-			// A new handler has no memory of requests before.
+			// A new handler has no memory of earlier requests.
 			pods, _ := newPods(t, longestThreeClouds())
 			response = post(t, admission.NewHandler(pods, admission.NewBudget(), uncounted{}, logr.Discard()), body)
 		})

@@ -33,7 +33,7 @@ func plainly(pod map[string]any, injection *provider.Injection, verified bool) {
 	name := "bound-sa-token"
 	for _, volume := range volumes {
 		if volume.(map[string]any)["name"] == name {
-			name = "lanyard-bound-sa-token" // randpod's own never holds what is needed
+			name = "lanyard-bound-sa-token" // randpod's own never contains what is needed
 		}
 	}
 	given := false
@@ -194,8 +194,8 @@ func addMarks(metadata map[string]any, injection *provider.Injection) {
 	metadata["labels"] = labels
 }
 
-// FuzzDifferential compares the patched pod with the result of a simple implementation, also
-// when memory of earlier pods is reused.
+// FuzzDifferential compares the patched pod with the result of a simple implementation,
+// including when memory of earlier pods is reused.
 func FuzzDifferential(f *testing.F) {
 	var handlers [256]http.Handler
 	for seed := range uint64(500) {

@@ -24,7 +24,7 @@ const tokenAlone = 64
 // verifies is the bit of accountOf for a verified start.
 const verifies = 128
 
-// accountOf gives an account with some of the providers, chosen by bits.
+// accountOf returns a ServiceAccount with some of the providers, chosen by bits.
 func accountOf(bits uint8) map[string]string {
 	account := map[string]string{}
 	for key, value := range threeClouds() {
@@ -62,8 +62,8 @@ func FuzzRules(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, seed uint64, bits uint8) {
 		r := rand.New(rand.NewPCG(seed, uint64(bits)))
-		// Nobody can tell a name of the session of the container's own from Lanyard's if the
-		// container gets no other variable.
+		// If the container gets no other variable, its own session name cannot be told from
+		// Lanyard's.
 		bits &^= tokenAlone
 		pod := marshal(t, randpod.New(r))
 		pods, _ := newPods(t, accountOf(bits))
@@ -96,9 +96,8 @@ func misspelled(pod []byte) bool {
 	return bytes.Contains(pod, []byte(randpod.MountPath+`/"`)) || bytes.Contains(pod, []byte(`"`+randpod.OtherPath+`"`))
 }
 
-// holdsAppendOnly: add operations alone, and everything that was in the pod is
-// in the result, unknown fields included, each list with its former elements
-// first.
+// holdsAppendOnly checks that the patch only adds: everything in the pod is in the
+// result, including unknown fields, and each list starts with its previous elements.
 func holdsAppendOnly(t *testing.T, pod, patch, result []byte) {
 	t.Helper()
 	for _, op := range operations(t, patch) {
@@ -128,8 +127,8 @@ func operations(t *testing.T, patch []byte) []operation {
 	return ops
 }
 
-// carriesOver: a list that is added whole begins with the former elements,
-// byte for byte.
+// carriesOver checks that a list that is replaced as a whole starts with its previous
+// elements, byte for byte.
 func carriesOver(t *testing.T, pod []byte, op operation) {
 	t.Helper()
 	if strings.HasSuffix(op.Path, "/-") || op.Value[0] != '[' {
@@ -157,7 +156,7 @@ func unmarshalRaw(t *testing.T, text []byte) map[string]json.RawMessage {
 	return v
 }
 
-// into takes one step of a JSON pointer, undecoded.
+// into follows one step of a JSON pointer, which is not decoded.
 func into(t *testing.T, at any, step string) any {
 	t.Helper()
 	if raw, ok := at.(json.RawMessage); ok {
@@ -257,8 +256,8 @@ func list(object map[string]any, key string) []map[string]any {
 	return objects
 }
 
-// holdsCompletion: after another webhook has added a container, and the
-// apiserver has filled in the name, that container alone is completed.
+// holdsCompletion checks that only a container that another webhook adds is completed,
+// after the API server has filled in its name.
 func holdsCompletion(t *testing.T, pods *injector.PodMutator, result []byte) {
 	t.Helper()
 	pod := unmarshal(t, result)
@@ -316,8 +315,8 @@ func FuzzPod(f *testing.F) {
 	})
 }
 
-// duplicates says whether an object in text has a member twice, which JSON
-// leaves undefined and the apiserver never sends.
+// duplicates reports whether an object in text has a member twice, which JSON leaves
+// undefined and the API server never sends.
 func duplicates(text []byte) bool {
 	var v any
 	if err := json.Unmarshal(text, &v); err != nil {

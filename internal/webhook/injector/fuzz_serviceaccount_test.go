@@ -149,7 +149,7 @@ func onlyAdds(t *testing.T, before *corev1.ServiceAccount, object, patch []byte)
 	}
 }
 
-// holdsLabel checks that the patch applies, and that it changes the label alone.
+// holdsLabel checks that the patch applies, and that it changes only the label.
 func holdsLabel(t *testing.T, s *annotations.Settings, before map[string]string, object, patch []byte) {
 	t.Helper()
 	result := apply(t, object, patch)

@@ -15,8 +15,8 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/mutate/injected"
 )
 
-// ambiguous are the golden cases whose container sets a variable directly before the
-// variables of Lanyard, or whose pod has the label already: the pod would be the same if
+// ambiguous lists the golden cases whose container sets a variable directly before the
+// variables of Lanyard, or whose pod already has the label: the pod would be the same if
 // Lanyard had set that variable or label.
 var ambiguous = []string{
 	"container-with-a-role-of-its-own", "profiles-and-a-role-of-the-container", "eks-skip-list-of-the-pod-has-no-effect",
@@ -63,7 +63,7 @@ func prune(object map[string]any) {
 	}
 }
 
-// holdsReadable: reading an injected pod returns the injection.
+// holdsReadable checks that reading an injected pod returns the injection.
 func holdsReadable(t *testing.T, s *annotations.Settings, result []byte, injection *provider.Injection) {
 	t.Helper()
 	pod := unmarshal(t, result)

@@ -38,7 +38,7 @@ const (
 // reservedAudience belongs to the API server.
 const reservedAudience = "https://kubernetes.default.svc"
 
-// threeClouds asks for all three at once.
+// threeClouds asks for the identities of all three clouds.
 func threeClouds() map[string]string {
 	return map[string]string{
 		"lanyard.dev/aws-role-arn": role, "lanyard.dev/aws-region": "eu-central-1",
@@ -47,7 +47,7 @@ func threeClouds() map[string]string {
 	}
 }
 
-// objects are a cluster's annotations by namespace/name.
+// objects contains a cluster's annotations by namespace/name.
 type objects map[string]map[string]string
 
 func (o objects) Get(_ context.Context, namespace, name string) (annotations.Object, error) {
@@ -60,7 +60,7 @@ func (o objects) Get(_ context.Context, namespace, name string) (annotations.Obj
 	return annotations.Object{Namespace: namespace, Name: name, Annotations: values}, nil
 }
 
-// broken answers nothing.
+// broken is a Getter that always fails.
 type broken struct{ err error }
 
 func (b broken) Get(context.Context, string, string) (annotations.Object, error) {
@@ -168,7 +168,7 @@ func debug(pod, old []byte) *request {
 	}, Object: pod, OldObject: old}
 }
 
-// apply returns the pod with the patch applied, as the API server does it.
+// apply applies the patch to the pod, as the API server does.
 func apply(tb testing.TB, pod, patch []byte) []byte {
 	tb.Helper()
 	if patch == nil {

@@ -46,7 +46,7 @@ const longTextBytes = 128 << 10
 
 // Limits of the resources that a long text takes.
 const (
-	// copiesOfText is how often the text may be in memory, the body included.
+	// copiesOfText is how often the text may be in memory, including the body.
 	copiesOfText = 4
 	// slackBytes is for messages, which repeat the start of the text.
 	slackBytes = 256 << 10
@@ -132,7 +132,7 @@ func reviewRequest(t *testing.T, body string) *http.Request {
 	return request
 }
 
-// resources returns the least that a new handler allocates for a body, as alloc.Least does,
+// resources returns the minimum that a new handler allocates for a body, see alloc.Least,
 // and the bytes that it logs.
 func resources(t *testing.T, most int, newHandler func(logr.Logger) http.Handler, body string) (allocated, logged int) {
 	t.Helper()

@@ -67,9 +67,9 @@ func (b *beside) admit(t *testing.T, peerFirst bool, pod []byte) []byte {
 }
 
 // store returns the pod that the API server stores, or who denies it. The API server
-// calls each webhook, and then those again that ask for it and were followed by a
-// change. A change in this second round is followed by the webhooks after it, if they
-// ask for it. Lanyard's guard comes last.
+// calls each webhook, and then calls those again that ask for it, if the object changed
+// after their first call. A change in this second round is followed by the webhooks
+// after it, if they ask for it. Lanyard's guard comes last.
 func (b *beside) store(t *testing.T, peerFirst bool, pod []byte) (stored []byte, denied string) {
 	t.Helper()
 	calls := []call{{peers.Reinvoked(b.peer), b.askPeer}, {true, b.askLanyard}}
@@ -256,8 +256,8 @@ func value(c *corev1.Container, name string) string {
 	return ""
 }
 
-// volumeAt returns the volume that the container has at the path of a file, nil for
-// none, and the rest of the path.
+// volumeAt returns the volume that the container has at the path of a file, or nil if
+// there is none, and the rest of the path.
 func volumeAt(pod *corev1.Pod, c *corev1.Container, file string) (volume *corev1.Volume, rest string) {
 	file = strings.ReplaceAll(strings.TrimPrefix(file, "C:"), `\`, "/")
 	for _, m := range c.VolumeMounts {
@@ -297,8 +297,8 @@ type credential struct {
 	} `json:"credential_source"`
 }
 
-// credentialAt returns the credential file that the container reads at a path, nil for
-// none. The peer's init container writes its file.
+// credentialAt returns the credential file that the container reads at a path, or nil
+// if there is none. The peer's init container writes its file.
 func credentialAt(pod *corev1.Pod, c *corev1.Container, file string) *credential {
 	volume, rest := volumeAt(pod, c, file)
 	if volume == nil {

@@ -18,8 +18,8 @@ import (
 	"github.com/lanyard-dev/lanyard/test/support/peers"
 )
 
-// stored creates the pod of a case and returns Lanyard's decision and adds together with
-// the peer.
+// stored creates the pod of a case with both webhooks, and returns Lanyard's decision
+// and the additions of both.
 func stored(t *testing.T, c *decisions.Case, peerFirst bool) *decisions.Stored {
 	t.Helper()
 	var flags peers.Flags
@@ -42,8 +42,8 @@ var google = map[string]string{
 	"cloud.google.com/service-account-email":      "my-app@my-project-123.iam.gserviceaccount.com",
 }
 
-// Once the API server calls the webhook of Google's peer after Lanyard, and again, the peer
-// writes the container gcloud-setup after Lanyard's last call.
+// If the API server calls the webhook of Google's peer after Lanyard, and once more, the
+// peer writes the container gcloud-setup after Lanyard's last call.
 func TestAContainerThatAPeerReplacesIsLeftOut(t *testing.T) {
 	t.Parallel()
 	for _, peerFirst := range []bool{true, false} {

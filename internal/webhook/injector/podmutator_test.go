@@ -20,7 +20,7 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
 )
 
-// plainPod is a pod of the account team/app.
+// plainPod is a pod of the ServiceAccount team/app.
 const plainPod = `{"metadata":{"name":"pod"},"spec":{"serviceAccountName":"app","containers":[{"name":"main"}]}}`
 
 // summary summarizes a decision.
@@ -34,7 +34,7 @@ func summaryOf(response decision) summary {
 	return summary{Reason: response.Reason, Patch: response.Patch != nil, Code: response.Code}
 }
 
-// If nothing is known of the ServiceAccount, the API server decides: it creates the
+// If nothing is known about the ServiceAccount, the API server decides: it creates the
 // pod, or the guard denies it.
 func TestAPodIsDeniedOnlyIfItsServiceAccountIsKnownToAsk(t *testing.T) {
 	t.Parallel()
@@ -216,7 +216,7 @@ func TestAMalformedAnnotationOfAPodMattersOnlyWithAnIdentity(t *testing.T) {
 	}
 }
 
-// variablesOfThreeClouds is every variable of all three clouds.
+// variablesOfThreeClouds contains every variable of all three clouds.
 var variablesOfThreeClouds = []string{
 	"AWS_ROLE_ARN", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_ROLE_SESSION_NAME", "AWS_STS_REGIONAL_ENDPOINTS", "AWS_REGION", "AWS_DEFAULT_REGION",
 	"AZURE_CLIENT_ID", "AZURE_TENANT_ID", "AZURE_FEDERATED_TOKEN_FILE", "AZURE_AUTHORITY_HOST",
@@ -356,7 +356,7 @@ func TestUnknownFieldsSurviveAtEveryLevel(t *testing.T) {
 			t.Errorf("%s is lost in %s", key, result)
 		}
 	}
-	// As numbers of Go's these two would be others.
+	// As numbers in Go, these two would change.
 	for _, text := range []string{`"new13":9007199254740993`, `"new1":1.50`} {
 		if !strings.Contains(string(result), text) {
 			t.Errorf("%s is not as it was in %s", text, result)

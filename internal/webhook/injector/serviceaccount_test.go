@@ -23,12 +23,12 @@ func (e *invalidated) Invalidate(namespace, name, resourceVersion string) {
 	*e = append(*e, strings.TrimSuffix(namespace+"/"+name+"@"+resourceVersion, "@"))
 }
 
-// account is the JSON of a service account with this metadata.
+// account returns the JSON of a ServiceAccount with this metadata.
 func account(metadata string) []byte {
 	return []byte(`{"apiVersion":"v1","kind":"ServiceAccount","metadata":{` + metadata + `},"secrets":[{"name":"s"}],"future":{"a":1}}`)
 }
 
-// write is the review of an account that is created or, with one before,
+// write returns the review of a ServiceAccount that is created or, if old is set,
 // updated.
 func write(object, old []byte) *request {
 	r := &request{Attributes: admission.Attributes{Version: "v1", Resource: "serviceaccounts", Operation: admission.Create, Namespace: "team"}, Object: object}
@@ -105,7 +105,7 @@ func TestTheLabelFollowsTheIdentityKeys(t *testing.T) {
 			if diff := cmp.Diff(any(test.labels), after); diff != "" {
 				t.Errorf("labels (-want +got):\n%s", diff)
 			}
-			// With its label the account is as it should be.
+			// A ServiceAccount with its label needs no change.
 			if again := ask(t, labels, write(result, nil)); again.Patch != nil {
 				t.Errorf("a second pass gave %s", again.Patch)
 			}

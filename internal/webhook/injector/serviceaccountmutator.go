@@ -129,7 +129,7 @@ func (a *annotator) warnings(adoption *peer.Adoption) []string {
 	}
 	for _, key := range adoption.Remove {
 		if a.IsIdentity(key) {
-			// It may come from a manifest from which the peer's annotation was removed.
+			// The annotation may come from a manifest from which the peer's annotation was removed.
 			warnings = append(warnings, "adoption: "+key+" is removed with the annotation that it was translated from; to keep it, write the ServiceAccount again")
 		}
 	}

@@ -45,12 +45,12 @@ func (s *sized) creates(values map[string]string, spec string) decision {
 // systems are the parts of a spec that select the node's operating system.
 var systems = []string{"", `"os":{"name":"windows"},`}
 
-// long is a text of n bytes that begins and ends as the grammar wants.
+// long returns a text of n bytes that begins and ends as the grammar requires.
 func long(start string, n int, end string) string {
 	return start + strings.Repeat("a", n-len(start)-len(end)) + end
 }
 
-// longestConfig has the longest values that only the cluster sets.
+// longestConfig contains the longest values that only the cluster sets.
 var longestConfig = "azure-authority-host: " + long("https://", 2047, ".example.com") + "/\n" +
 	"gcp-universe-domain: " + long("", 253, ".example.com") + "\n"
 
@@ -182,7 +182,7 @@ func TestIdentitiesThatDoNotFitAreDeniedWhenTheyAreWritten(t *testing.T) {
 	}
 }
 
-// FuzzSize: a ServiceAccount that is accepted never has its pods denied as too large.
+// FuzzSize checks that the pods of an accepted ServiceAccount are never denied as too large.
 func FuzzSize(f *testing.F) {
 	for seed := range uint64(200) {
 		f.Add(seed)

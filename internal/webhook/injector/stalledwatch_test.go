@@ -177,7 +177,8 @@ func TestNoPodGetsAnIdentityThatItsNamespaceNoLongerAllows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStalled(t, map[string]string{"lanyard.dev/aws-role-arn": role}, nil)
 		server := metadataapi.New(t, true, namespace("*"))
-		namespaces := metadatacache.New(injector.NamespaceCacheOptions(server.ClientInBubble()))
+		client := server.ClientInBubble()
+		namespaces := injector.NewCaches(client, client, nil, logr.Discard()).Namespaces
 		s.Namespaces = namespaces
 		if got := s.outcome(t); got != role {
 			t.Errorf("got %q from a live read, want %q", got, role)

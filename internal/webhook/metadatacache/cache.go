@@ -61,13 +61,13 @@ type Options struct {
 	Logger logr.Logger
 }
 
-// DefaultBytes returns the memory for the objects of all caches of a program: a part of
+// DefaultBytes returns the memory for ServiceAccounts and for Namespaces: parts of
 // GOMEMLIMIT, which the chart sets.
-func DefaultBytes() int64 {
+func DefaultBytes() (serviceAccounts, namespaces int64) {
 	if limit := debug.SetMemoryLimit(-1); limit < math.MaxInt64 {
 		return bounds.CacheBytes(limit)
 	}
-	return 32 << 20
+	return bounds.CacheBytes(160 << 20)
 }
 
 // Cache returns the Lanyard annotations of the objects of one resource. Start
@@ -137,7 +137,7 @@ func (c *Cache) Invalidate(namespace, name, resourceVersion string) {
 // Get returns the object from the cache. If the cache does not know the object, or the object
 // was invalidated, Get reads it from the API server. A cluster-scoped object has no namespace.
 // The error for an object that does not exist satisfies apierrors.IsNotFound; after any other
-// error nothing is known of the object, and the caller may try again.
+// error, nothing is known about the object, and the caller may try again.
 func (c *Cache) Get(ctx context.Context, namespace, name string) (annotations.Object, error) {
 	id := types.NamespacedName{Namespace: namespace, Name: name}
 	// The order matters: an invalidation ends after the store has received the write.

@@ -389,8 +389,9 @@ func TestACanceledCallerStopsOnlyItsOwnWait(t *testing.T) {
 	})
 }
 
-// With callers that left after 10 ms, 15,000 reads waited for their turn. A read in progress
-// keeps its turn, or else the connections to the API server would grow in number.
+// When callers left after 10 ms, 15,000 reads used to wait for their turn. A read in
+// progress keeps its turn, because otherwise the number of connections to the API server
+// would grow.
 func TestAbandonedReadsLeaveTheQueue(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -439,7 +440,7 @@ func TestAReadEndsByItsOwnDeadline(t *testing.T) {
 	})
 }
 
-// A caller that comes shortly before the deadline of a read has time for another one.
+// A caller that arrives shortly before the deadline of a read has time for another one.
 func TestACallerThatJoinedAReadDoesNotShareItsDeadline(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -457,8 +458,8 @@ func TestACallerThatJoinedAReadDoesNotShareItsDeadline(t *testing.T) {
 	})
 }
 
-// Callers that come while a read is in progress may know of a write that it does
-// not show.
+// Callers that arrive while a read is in progress may know of a write that it does not
+// show.
 func TestCallersThatJoinedAReadReadAgainIfNeeded(t *testing.T) {
 	t.Parallel()
 	stale, fresh := serviceAccount("ns", "app", roleARN, "old"), serviceAccount("ns", "app", roleARN, "new")

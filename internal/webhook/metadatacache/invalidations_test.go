@@ -170,7 +170,7 @@ func TestAnInvalidationEndsAlthoughARequestGotNoResponse(t *testing.T) {
 	})
 }
 
-// The version of an object that is created is not known before.
+// The version of a new object is not known in advance.
 func TestTheInvalidationOfANewObjectEndsWithItsEvent(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -226,7 +226,44 @@ func TestAboveTheBoundOfInvalidationsAllObjectsAreReadLive(t *testing.T) {
 	})
 }
 
-// The invalidations have a bound in bytes because names have one.
+// A watch may be behind the newest list for a long time, in which more writes follow.
+func TestAnInvalidationEndsWithTheFirstListThatIncludesItsWrite(t *testing.T) {
+	t.Parallel()
+	app, before, after := types.NamespacedName{Namespace: "ns", Name: "app"}, time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
+	type settle struct {
+		until            time.Time
+		listed, received string
+	}
+	for sentence, test := range map[string]struct {
+		settles []settle
+		ends    bool
+	}{
+		"a list that may lack the write":            {[]settle{{before, "10", "10"}, {before, "10", ""}}, false},
+		"a watch that is behind the list":           {[]settle{{after, "10", "9"}}, false},
+		"a watch that is at the list":               {[]settle{{after, "10", "10"}}, true},
+		"a watch between the list and a newer one":  {[]settle{{after, "10", "9"}, {after, "20", "12"}}, true},
+		"a watch before the list and a newer one":   {[]settle{{after, "10", "8"}, {after, "20", "9"}}, false},
+		"a watch after a list that lacks the write": {[]settle{{before, "10", "9"}, {after, "20", "12"}}, false},
+	} {
+		var one, all invalidations
+		one.add(app, "5")
+		for i := range maxInvalid + 1 {
+			all.add(types.NamespacedName{Name: fmt.Sprint(i)}, "5")
+		}
+		for _, s := range test.settles {
+			one.settle(s.until, s.listed, s.received)
+			all.settle(s.until, s.listed, s.received)
+		}
+		if got := one.contains(app); got == test.ends {
+			t.Errorf("%s: got the object invalid: %t", sentence, got)
+		}
+		if got := all.contains(app); got == test.ends {
+			t.Errorf("%s: got all objects invalid: %t", sentence, got)
+		}
+	}
+}
+
+// The memory of the invalidations is bounded, because the length of names is.
 func TestTheInvalidationsTakeLittleMemory(t *testing.T) { //nolint:paralleltest // it measures the heap
 	var i invalidations
 	before := heap()

@@ -63,7 +63,7 @@ func (c *Cache) item(obj any) (*item, error) {
 	return &item{nameOf(&object)}, nil
 }
 
-// nameOf returns the name of an object, by which a store has it.
+// nameOf returns the name of an object, which is its key in a store.
 func nameOf(object *annotations.Object) types.NamespacedName {
 	return types.NamespacedName{Namespace: object.Namespace, Name: object.Name}
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
-// counts are how many objects a cache holds.
+// counts contains the numbers of objects in a cache.
 type counts struct{ all, annotated, labeled int }
 
 func countsOf(c *Cache) counts {
@@ -236,7 +236,7 @@ func wantObject(meta *metav1.PartialObjectMetadata) annotations.Object {
 	return object
 }
 
-// A string that is a part of a larger one would keep all of it in memory.
+// A substring would keep the whole string in memory.
 func TestTheCacheKeepsCopies(t *testing.T) {
 	t.Parallel()
 	response := strings.Repeat("x", 1000) + "ns" + "app" + roleARN + "role" + "enabled"

@@ -4,9 +4,12 @@
 package metadatacache
 
 import (
+	"context"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -138,5 +141,22 @@ func TestLiveReadsUseHTTP1(t *testing.T) {
 	}
 	if proto := <-got; proto != "HTTP/1.1" {
 		t.Errorf("got a request of %s, want HTTP/1.1", proto)
+	}
+}
+
+func TestWithoutAnAPIServerReadsAndListsFail(t *testing.T) {
+	t.Parallel()
+	client, err := NewReadClient(&rest.Config{Host: "http://api", Dial: func(context.Context, string, string) (net.Conn, error) {
+		return nil, errors.New("no route")
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.Resource(serviceAccounts).Namespace("ns").Get(t.Context(), "app", metav1.GetOptions{}); err == nil || !strings.Contains(err.Error(), "no route") {
+		t.Errorf("get: got error %v, want that of the connection", err)
+	}
+	c := New(Options{Client: client, Resource: serviceAccounts})
+	if _, err := c.list(t.Context(), metav1.ListOptions{}); err == nil || !strings.Contains(err.Error(), "no route") {
+		t.Errorf("list: got error %v, want that of the connection", err)
 	}
 }

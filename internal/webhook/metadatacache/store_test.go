@@ -59,7 +59,7 @@ func TestAnObjectWithoutSpaceIsReadLive(t *testing.T) {
 	if got := role(t, c, "large"); got != "live" {
 		t.Errorf("got role %.20q of an object that does not fit, want it live", got)
 	}
-	// Its former state must not be returned any more.
+	// Its previous state must no longer be returned.
 	add("small", strings.Repeat("x", 3000))
 	if got := role(t, c, "small"); got != "live" {
 		t.Errorf("got role %.20q of an object that has become too large, want it live", got)
@@ -67,7 +67,7 @@ func TestAnObjectWithoutSpaceIsReadLive(t *testing.T) {
 	if used, limit := c.Bytes(); used != 0 || limit != 2000 {
 		t.Errorf("got %d of %d bytes used, want 0 of 2000", used, limit)
 	}
-	// Space that was freed is used again.
+	// Freed space is reused.
 	add("small", "cached again")
 	if got := role(t, c, "small"); got != "cached again" {
 		t.Errorf("got role %.20q of an object that fits again, want it from the cache", got)
@@ -116,7 +116,7 @@ func TestAListThatDoesNotFitIsKeptInPart(t *testing.T) {
 	}
 }
 
-// The size must not be less than the memory: an operator sets the limit by it.
+// The size must not be less than the memory, because operators rely on it when they set the limit.
 //
 //nolint:paralleltest // it measures the heap
 func TestTheSizeMatchesTheHeap(t *testing.T) {
@@ -175,8 +175,8 @@ func TestLiveReadsAreLimitedInNumber(t *testing.T) {
 	})
 }
 
-// A client with very many reads does not delay the read of another client by more than a
-// read in progress.
+// A client with very many reads delays the read of another client by at most one read in
+// progress.
 func TestClientsTakeTurnsInLiveReads(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -332,7 +332,8 @@ func TestReplaceKeepsOnlyTheItems(t *testing.T) {
 func TestManyServiceAccountsFit(t *testing.T) {
 	t.Parallel()
 	const goMemoryLimit = 128 << 20 * 9 / 10 // of the chart
-	c := bounded(t, bounds.CacheBytes(goMemoryLimit))
+	most, _ := bounds.CacheBytes(goMemoryLimit)
+	c := bounded(t, most)
 	for i := range 20_000 {
 		var pairs []string
 		if i%3 == 0 {

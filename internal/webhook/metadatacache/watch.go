@@ -22,9 +22,9 @@ import (
 // list. Each may have 256 KiB of annotations.
 const pageSize = 100
 
-// Decoding a long list takes many times the memory that is kept of it. That memory would stay
-// resident for minutes, so it is returned to the operating system after freeDelay: some of it is
-// still referenced when the list has just arrived.
+// Decoding a long list takes many times the memory that is kept. That memory would stay resident
+// for minutes, so it is returned to the operating system after freeDelay: some of it is still
+// referenced when the list has just arrived.
 const (
 	longList  = 1000
 	freeDelay = 2 * time.Second

@@ -21,8 +21,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
-// newRecorder returns a recorder on a registry that checks collectors against
-// what they describe.
+// newRecorder returns a recorder with a registry that compares the metrics with their
+// descriptions.
 func newRecorder(t *testing.T) (*Recorder, *prometheus.Registry) {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()

@@ -119,7 +119,7 @@ func (s *SelfManaged) Start(ctx context.Context) error {
 	if !cache.WaitForCacheSync(ctx.Done(), synced...) {
 		return nil
 	}
-	// The rate limit is for the case that another client keeps overwriting the same fields.
+	// The rate limit matters if another client keeps overwriting the same fields.
 	steps := rate.NewLimiter(rate.Every(time.Second), 10)
 	for steps.Wait(ctx) == nil {
 		select {

@@ -497,8 +497,8 @@ func TestAClientThatKeepsOverwritingCausesFewWrites(t *testing.T) {
 	})
 }
 
-// test/integration/selfmanaged tests the permission to read: an informer that may not list waits
-// with a global clock, which does not work in a bubble.
+// test/integration/selfmanaged tests the permission to read, because an informer that may not
+// list waits with a global clock, which does not work in a bubble.
 func TestAReplicaThatMayNotWriteIsNotReady(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -552,7 +552,7 @@ func TestACertificateIsRenewedAlthoughARequestGetsNoResponse(t *testing.T) {
 	})
 }
 
-// A node's clock may be ahead when the program starts, and be set back later.
+// A node's clock may be ahead when the program starts, and corrected later.
 func TestCertificatesOfAClockThatWasAheadAreReplaced(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

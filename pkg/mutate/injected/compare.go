@@ -16,8 +16,8 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/mutate/reason"
 )
 
-// State says how the credentials of a running pod compare with those of a new pod. All commands use
-// these words.
+// State is the result of comparing the credentials of a running pod with those of a new pod. All
+// commands use these words.
 type State string
 
 const (
@@ -92,7 +92,7 @@ func (c *Comparer) Compare(pod []byte, unchanged bool) (Comparison, error) {
 	return result, err
 }
 
-// compareOwn compares a pod that Lanyard injected, or nobody.
+// compareOwn compares a pod that Lanyard injected, or that nobody injected.
 func (c *comparison) compareOwn(unchanged bool) (Comparison, error) {
 	original, fresh, decision, err := c.again(unchanged, nil)
 	if err == nil && !unchanged && !same(c.running, fresh) && c.showsOthers(original, fresh) {
@@ -160,8 +160,8 @@ type comparison struct {
 	running *Pod
 }
 
-// again injects into the running pod again: first into the pod as it was created, which it
-// returns too, and then into its ephemeral containers. identities are the identities of the
+// again repeats the injection: first into the pod as it was created, which it also returns,
+// and then into its ephemeral containers. identities contains the identities of the
 // ServiceAccount, if another webhook injected the pod.
 func (c *comparison) again(unchanged bool, identities []annotations.Identity) (original *pod.Pod, fresh *Pod, decision *mutate.Decision, err error) {
 	original = c.running.original(unchanged, identities)
@@ -185,8 +185,8 @@ func (c *comparison) again(unchanged bool, identities []annotations.Identity) (o
 }
 
 // same reports whether a running pod has the credentials of fresh, which was made again from
-// the same pod. Fields that the API server or the kubelet adds do not matter, and an
-// ephemeral container that was not injected does not either: a new pod has none.
+// the same pod. It ignores fields that the API server or the kubelet adds, and
+// ephemeral containers that were not injected, because a new pod has none.
 func same(running, fresh *Pod) bool {
 	if !slices.Equal(running.Providers, fresh.Providers) || !maps.Equal(running.Files, fresh.Files) ||
 		!slices.EqualFunc(running.Tokens, fresh.Tokens, sameToken) || !sameCopies(running.copies, fresh.copies) ||
@@ -314,8 +314,8 @@ func (c *comparison) showsOthers(created *pod.Pod, fresh *Pod) bool {
 	return found
 }
 
-// gets reports whether a new pod has a container that did not set the variable, and that gets the
-// value which it has in the running pod.
+// gets reports whether a new pod has a container that does not set the variable itself, and gets
+// the value that it has in the running pod.
 func (p *Pod) gets(name string, running, fresh *Pod) bool {
 	for c, other := range running.pairs(fresh) {
 		v, before := c.variable(name), p.container(c)

@@ -33,7 +33,8 @@ func newSettings(t testing.TB) *annotations.Settings {
 	return s
 }
 
-// account returns a ServiceAccount with annotations. A value of "" in a change removes one.
+// account returns a ServiceAccount with annotations. The value "" in a change removes an
+// annotation.
 func account(changes ...map[string]string) *annotations.Object {
 	values := map[string]string{}
 	for _, change := range changes {
@@ -109,6 +110,7 @@ var (
 	azure     = map[string]string{"azure-client-id": clientID, "azure-tenant-id": "contoso.example"}
 	tokens    = map[string]string{"tokens": "aws"}
 	google    = map[string]string{"gcp-workload-identity-provider": gcpPool, "gcp-service-account": gcpAccount}
+	profiles  = map[string]string{"aws-role-arn": role, "aws-role-arn.audit": role}
 	podName   = map[string]string{"aws-role-arn": role, "aws-session-name": "pod"}
 )
 
@@ -184,6 +186,11 @@ func TestARunningPodIsComparedWithANewOne(t *testing.T) {
 		"a role of its own, and a token":            {withEnv(set(ownRole, role)), tokens, nil, injected.Stale, injected.Current},
 		"a role of its own before another variable": {withEnv(set(ownRole, role+"3"), set("X", "1")), aws, nil, injected.Current, ""},
 		"a role of its own, and profiles":           {withEnv(set(ownRole, role+"3")), map[string]string{"aws-role-arn": role, "aws-role-arn.audit": role}, nil, injected.Stale, injected.Current},
+		"two roles of its own":                      {withEnv(set(ownRole, role+"3"), set(ownRole, role+"4")), aws, nil, injected.Current, ""},
+		"a profile, and a role of its own":          {withEnv(set("AWS_PROFILE", "audit"), set(ownRole, role+"3")), profiles, nil, injected.Current, ""},
+		"a profile from elsewhere, and a role":      {withEnv(`{"name":"AWS_PROFILE","valueFrom":{"configMapKeyRef":{"key":"k"}}}`, set(ownRole, role+"3")), profiles, nil, injected.Current, ""},
+		"an empty profile, and another role":        {withEnv(set("AWS_PROFILE", "")), profiles, otherRole, injected.Stale, "-"},
+		"a profile of its own, and another role":    {withEnv(set("AWS_PROFILE", "x"), set("AWS_CONFIG_FILE", "/own")), profiles, otherRole, injected.Stale, "-"},
 		"something is mounted for the copy of the token": {
 			with("", `,"volumes":[{"name":"x","emptyDir":{}}]`, `,"volumeMounts":[{"name":"x","mountPath":"/var/run/secrets/a"}]`),
 			map[string]string{"aws-role-arn": role, "aws-token-path": "/var/run/secrets/a/token"}, nil, injected.Current, "",
@@ -248,7 +255,7 @@ func TestPodsThatWereNotInjected(t *testing.T) {
 	}
 }
 
-// The API server or another program knows more than Lanyard's own rules.
+// The pod of the API server shows more than Lanyard's own rules.
 func TestARunningPodAgainstThePodOfTheCluster(t *testing.T) {
 	t.Parallel()
 	s := newSettings(t)
@@ -322,7 +329,7 @@ func TestAComparerComparesPodsThatGetDifferentThings(t *testing.T) {
 	}
 }
 
-// A null is no element of a list, but it has a place in it.
+// A null in a list is skipped, but it has an index.
 func TestRemoveFindsTheElementsBesideANull(t *testing.T) {
 	t.Parallel()
 	s := newSettings(t)
@@ -365,6 +372,47 @@ func TestRemoveKeepsOtherFields(t *testing.T) {
 	}
 }
 
+// A container that selects a profile has only some of the variables.
+func TestRemoveRemovesTheVariablesBesideAProfile(t *testing.T) {
+	t.Parallel()
+	s := newSettings(t)
+	const fromConfigMap = `"valueFrom":{"configMapKeyRef":{"key":"k","name":"n"}}}`
+	for sentence, pod := range map[string]string{
+		"no profile":                     plain,
+		"a profile":                      withEnv(set("AWS_PROFILE", "audit")),
+		"a profile from elsewhere":       withEnv(`{"name":"AWS_PROFILE",` + fromConfigMap),
+		"an empty profile":               withEnv(set("AWS_PROFILE", "")),
+		"a profile of a file of its own": withEnv(set("AWS_PROFILE", "x"), set("AWS_CONFIG_FILE", "/own")),
+		"a profile of a file elsewhere":  withEnv(set("AWS_PROFILE", "x"), `{"name":"AWS_CONFIG_FILE",`+fromConfigMap),
+	} {
+		running, _ := inject(t, s, account(profiles), pod, "")
+		object := decode(t, []byte(running))
+		if err := injected.Remove(object, s, false); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(decode(t, []byte(pod))["spec"], object["spec"]); diff != "" {
+			t.Errorf("%s: spec (-before the injection +after the removal):\n%s", sentence, diff)
+		}
+	}
+}
+
+// Other webhooks add their mounts at the end.
+func TestRemoveKeepsAMountAfterLanyards(t *testing.T) {
+	t.Parallel()
+	s := newSettings(t)
+	running, _ := inject(t, s, account(aws), plain, "")
+	object := decode(t, []byte(running))
+	main := object["spec"].(map[string]any)["containers"].([]any)[0].(map[string]any)
+	others := map[string]any{"name": "others", "mountPath": "/others"}
+	main["volumeMounts"] = append(main["volumeMounts"].([]any), others)
+	if err := injected.Remove(object, s, false); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]any{others}, main["volumeMounts"]); diff != "" {
+		t.Errorf("mounts (-want +got):\n%s", diff)
+	}
+}
+
 // An API server may have stored such a pod before its ServiceAccount had an identity.
 func TestAPodThatExceedsTheLimitsIsReadBack(t *testing.T) {
 	t.Parallel()
@@ -378,7 +426,7 @@ func TestAPodThatExceedsTheLimitsIsReadBack(t *testing.T) {
 	}
 }
 
-// An upgrade of Lanyard must not make all pods stale, and the container of an author stays.
+// An upgrade of Lanyard must not make all pods stale, and a container that the author added stays.
 func TestTheContainerThatVerifies(t *testing.T) {
 	t.Parallel()
 	s := newSettings(t)
@@ -393,7 +441,8 @@ func TestTheContainerThatVerifies(t *testing.T) {
 		t.Errorf("without an image: got %s, want %s: %s", got, injected.Stale, pod)
 	}
 	own := with("", `,"initContainers":[{"name":"lanyard-verify","env":[{"name":"HTTPS_PROXY","value":"x"}]}]`, "")
-	for _, original := range []string{plain, own} {
+	ca := with("", `,"initContainers":[{"name":"lanyard-verify","volumeMounts":[{"name":"ca","mountPath":"/ca"}]}]`, "")
+	for _, original := range []string{plain, own, ca} {
 		pod, _ := inject(t, s, account(verified), original, "")
 		object := decode(t, []byte(pod))
 		if err := injected.Remove(object, s, true); err != nil {
@@ -401,7 +450,7 @@ func TestTheContainerThatVerifies(t *testing.T) {
 		}
 		spec, _ := object["spec"].(map[string]any)
 		list, _ := spec["initContainers"].([]any)
-		if kept := original == own; len(list) == 1 != kept {
+		if kept := original != plain; len(list) == 1 != kept {
 			t.Errorf("got init containers %v after the removal from %s", list, pod)
 		}
 	}
@@ -419,6 +468,28 @@ func TestTheFormatOfTheJSONDoesNotMatter(t *testing.T) {
 	for _, unchanged := range []bool{false, true} {
 		if got := compare(t, s, account(podName), indented.String(), unchanged); got != injected.Current {
 			t.Errorf("got %s, want %s: %s", got, injected.Current, &indented)
+		}
+	}
+}
+
+// Both were added to a pod that had been injected.
+func TestWhatWasAddedToAnInjectedPod(t *testing.T) {
+	t.Parallel()
+	s := newSettings(t)
+	pod, _ := inject(t, s, account(aws), plain, "")
+	for sentence, test := range map[string]struct {
+		before, after string
+		want          injected.State
+	}{
+		"an annotation that opts out":               {`"annotations":{`, `"annotations":{"lanyard.dev/inject":"false",`, injected.OptedOut},
+		"an ephemeral container that gets no token": {`"spec":{`, `"spec":{"ephemeralContainers":[{"name":"debug"}],`, injected.Current},
+	} {
+		changed := strings.Replace(pod, test.before, test.after, 1)
+		if changed == pod {
+			t.Fatalf("got %s, want %s in it", pod, test.before)
+		}
+		if got := compare(t, s, account(aws), changed, false); got != test.want {
+			t.Errorf("%s: got %s, want %s", sentence, got, test.want)
 		}
 	}
 }
@@ -460,7 +531,7 @@ func TestADollarInAValueIsReadBack(t *testing.T) {
 providers:
 - name: example
   audience: example.com
-  parameters: [{name: user, required: true, pattern: '[a-z$]+', message: 'must be a name', example: a}]
+  parameters: [{name: user, required: true, pattern: '[a-z]+[$][a-z]+', message: 'must have a dollar', example: a$b}]
   environment: [{name: EXAMPLE_USER, value: '{user}'}, {name: EXAMPLE_TOKEN, value: '{token-file}', credential: true}]
 `), nil)
 	if err != nil {

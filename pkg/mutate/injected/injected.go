@@ -13,7 +13,6 @@
 package injected
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -222,37 +221,9 @@ func newContainer(read *pod.Container) Container {
 // readContainer adds a container.
 func (p *Pod) readContainer(read *pod.Container) {
 	c := newContainer(read)
-	var mountPath string
-	for i, mount := range slices.Backward(c.mounts) {
-		if p.Volume == "" || string(mount.Volume) != p.Volume || !mount.ReadOnly || mount.Partial {
-			continue
-		}
-		c.TakesPart, mountPath = true, string(mount.Path)
-		c.mounts[i].injected = true
-		for j := i + 1; j < len(c.mounts) && p.isCopy(string(c.mounts[j].Volume)); j++ {
-			c.mounts[j].injected = true
-			p.setFile(&c.mounts[j])
-		}
-		break
-	}
-	for _, mount := range c.mounts {
-		for i := range p.read.Volumes {
-			v := &p.read.Volumes[i]
-			if !bytes.Equal(v.Name, mount.Volume) {
-				continue
-			}
-			for _, t := range tokensOf(v) {
-				t.File = path.Join(slashes(string(mount.Path)), t.Path)
-				c.Tokens = append(c.Tokens, t)
-			}
-		}
-	}
+	p.readMounts(&c)
 	if c.TakesPart {
-		p.MountPath = mountPath
-		for i := range p.Tokens {
-			p.Tokens[i].File = path.Join(mountPath, p.Tokens[i].Path)
-		}
-		at := mountedAt{mountPath, p.read.Windows, c.Tokens, c.Variables, p.Files}
+		at := mountedAt{p.MountPath, p.read.Windows, c.Tokens, c.Variables, p.Files}
 		definitions := slices.DeleteFunc(slices.Clone(p.definitions), func(d *annotations.Provider) bool { return !at.hasVariables(d) })
 		at.markInjected(definitions)
 		at.markAmbiguous(definitions)
@@ -263,11 +234,41 @@ func (p *Pod) readContainer(read *pod.Container) {
 	p.Containers = append(p.Containers, c)
 }
 
+// readMounts sets the tokens of a container, and marks Lanyard's mounts: the token volume, and the
+// copies after it.
+func (p *Pod) readMounts(c *Container) {
+	for i, mount := range slices.Backward(c.mounts) {
+		if p.Volume == "" || string(mount.Volume) != p.Volume || !mount.ReadOnly || mount.Partial {
+			continue
+		}
+		c.TakesPart, p.MountPath = true, string(mount.Path)
+		for j := range p.Tokens {
+			p.Tokens[j].File = path.Join(p.MountPath, p.Tokens[j].Path)
+		}
+		c.mounts[i].injected = true
+		for j := i + 1; j < len(c.mounts) && p.isCopy(string(c.mounts[j].Volume)); j++ {
+			c.mounts[j].injected = true
+			p.setFile(&c.mounts[j])
+		}
+		break
+	}
+	for _, mount := range c.mounts {
+		volume := p.read.Volume(string(mount.Volume))
+		if volume == nil {
+			continue
+		}
+		for _, t := range tokensOf(volume) {
+			t.File = path.Join(slashes(string(mount.Path)), t.Path)
+			c.Tokens = append(c.Tokens, t)
+		}
+	}
+}
+
 func (p *Pod) isCopy(volume string) bool {
 	return slices.ContainsFunc(p.copies, func(t Token) bool { return t.Volume == volume })
 }
 
-// setFile sets the path of a copy, as its mount has it.
+// setFile sets the path of a copy according to its mount.
 func (p *Pod) setFile(m *mount) {
 	for i := range p.copies {
 		if p.copies[i].Volume == string(m.Volume) {
@@ -298,7 +299,7 @@ func Remove(object map[string]any, s *annotations.Settings, unchanged bool) erro
 }
 
 // RemoveAll removes the credentials that Lanyard or another webhook injected. For Lanyard, it does
-// what Remove does. For another webhook, it removes what Decide would take for the containers' own
+// what Remove does. For another webhook, it removes what Decide would treat as the containers' own
 // credentials: the token, the variables that point to it, and the variables that Lanyard would
 // write for the identities of the ServiceAccount. It also removes sidecars of the other webhook.
 func RemoveAll(object map[string]any, s *annotations.Settings, unchanged bool, identities []annotations.Identity) error {
@@ -343,7 +344,7 @@ func (p *Pod) verifier() *Container {
 	return p.container(&Container{Name: mutate.VerifyContainer, Kind: Init})
 }
 
-// isAdded reports whether Lanyard added the whole container: it has nothing of the pod's author.
+// isAdded reports whether Lanyard added the whole container.
 func (c *Container) isAdded() bool {
 	return c.TakesPart && !slices.ContainsFunc(c.Variables, func(v Variable) bool { return !v.Injected }) &&
 		!slices.ContainsFunc(c.mounts, func(m mount) bool { return !m.injected })

@@ -24,7 +24,7 @@ type Difference struct {
 	// aws-role-arn, or the variable that points to the credentials.
 	Field string `json:"field"`
 	// Got is the value in the running pod, and Want the value in a new pod. They are empty if there
-	// is none. Of variables that users can set, only identities are shown.
+	// is none. For variables that users can set, they contain only identities.
 	Got  string `json:"got"`
 	Want string `json:"want"`
 	// Minor reports whether the pod is Current despite the difference: it has the same identity,
@@ -65,7 +65,7 @@ func (c *Container) ofOthers(v *Variable, d *annotations.Provider) bool {
 	})
 }
 
-// compareOthers compares a pod that another webhook injected. Decide would take its credentials for
+// compareOthers compares a pod that another webhook injected. Decide would treat its credentials as
 // the containers' own.
 func (c *comparison) compareOthers(unchanged bool) (Comparison, error) {
 	decision, err := c.inject(c.running.read.Clone(), nil)
@@ -246,7 +246,7 @@ func (c *Container) isUnknown(v *Variable, d *annotations.Provider) bool {
 	}))
 }
 
-// fromElsewhere stands for a value in a Secret or another object.
+// fromElsewhere is shown for a value in a Secret or another object.
 const fromElsewhere = "a value from elsewhere"
 
 // source describes what a variable points to.

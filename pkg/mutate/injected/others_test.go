@@ -210,6 +210,7 @@ func TestPodsThatNoOtherWebhookInjected(t *testing.T) {
 		"a token for something else":   podWith(nil, []mounted{{"istio-token", "/var/run/secrets/tokens", "istio-token", "istio-ca", 43200}}),
 		"a variable without its token": podWith(nil, nil, ownRole, role, tokenFile, "/a/token"),
 		"a token of the user's own":    podWith(nil, []mounted{{"own", "/own", "token", sts, 3600}}, ownRole, role, tokenFile, "/own/token"),
+		"a variable of the user's own": podWith(nil, []mounted{{"aws-iam-token", eksPath, "token", sts, 86400}}, "MY_TOKEN", eksPath+"/token"),
 		"both webhooks":                podWith(map[string]string{"lanyard.dev/injected": "aws"}, []mounted{{"aws-iam-token", eksPath, "token", sts, 86400}}, tokenFile, eksPath+"/token"),
 	} {
 		if readPod(t, s, pod).OfOthers() {
@@ -218,7 +219,7 @@ func TestPodsThatNoOtherWebhookInjected(t *testing.T) {
 	}
 }
 
-// theirs are annotations of ServiceAccounts with what other webhooks read, the stand-in that
+// theirs contains annotations of ServiceAccounts that other webhooks read, the stand-in that
 // reads them, and a change of the identity.
 var theirs = []struct {
 	peers  []peers.Peer
@@ -252,8 +253,8 @@ func adopted(s *annotations.Settings, values ...map[string]string) *annotations.
 	return &annotations.Object{Namespace: "team", Name: "app", Annotations: all}
 }
 
-// FuzzCompareOthers: a pod that another webhook has injected is current, once Lanyard has adopted
-// the annotations of its ServiceAccount. It is stale after a change of the identity.
+// FuzzCompareOthers checks that a pod that another webhook injected is current after Lanyard has
+// adopted the annotations of its ServiceAccount, and stale after a change of the identity.
 func FuzzCompareOthers(f *testing.F) {
 	for seed := range uint64(200) {
 		f.Add(seed)
@@ -302,7 +303,7 @@ func randomOfOthers(t *testing.T, r *rand.Rand, other peers.Peer, values map[str
 	return encode(t, pod)
 }
 
-// Users set variables themselves, beside the token of another webhook.
+// Users also set variables themselves, in addition to the token of another webhook.
 func TestVariablesOfAContainerBesideAnotherWebhook(t *testing.T) {
 	t.Parallel()
 	s := newSettings(t)
@@ -413,6 +414,29 @@ func TestWhatAPodLosesWithAnotherWebhook(t *testing.T) {
 				t.Errorf("differences (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// What the pod has of its own stays, mounted or not.
+func TestRemoveAllRemovesTheCredentialsOfAnotherWebhook(t *testing.T) {
+	t.Parallel()
+	s := newSettings(t)
+	pod := podWith(nil, nil, "X", eksPath)
+	pod.Spec.Volumes = []corev1.Volume{{Name: "own"}}
+	want := decode(t, encode(t, pod))
+	theirs := podWith(nil, []mounted{{"aws-iam-token", eksPath, "token", sts, 86400}}, ownRole, role, tokenFile, eksPath+"/token")
+	theirs.Spec.Volumes = slices.Concat(pod.Spec.Volumes, theirs.Spec.Volumes)
+	theirs.Spec.Containers[0].Env = slices.Concat(pod.Spec.Containers[0].Env, theirs.Spec.Containers[0].Env)
+	for sentence, object := range map[string]map[string]any{"no credentials": decode(t, encode(t, pod)), "credentials": decode(t, encode(t, theirs))} {
+		if err := injected.RemoveAll(object, s, true, nil); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, object); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", sentence, diff)
+		}
+	}
+	if err := injected.RemoveAll(map[string]any{"spec": 1}, s, true, nil); err == nil {
+		t.Error("got no error for a spec that is a number")
 	}
 }
 

@@ -45,7 +45,7 @@ var ofPods = []map[string]any{
 	{"lanyard.dev/token-expiration-seconds": "4000"}, {"lanyard.dev/inject": "false"}, {"lanyard.dev/inject": "true"},
 }
 
-// own are variables of containers with values that Lanyard could have written.
+// own contains variables of containers with values that Lanyard could have written.
 var own = []map[string]any{
 	{"name": "AWS_ROLE_ARN", "value": role + "-own"}, {"name": "AWS_ROLE_ARN", "value": role}, {"name": "AWS_REGION", "value": "eu-west-3"}, {"name": "AWS_DEFAULT_REGION", "value": "eu-central-1"},
 	{"name": "AZURE_CLIENT_ID", "value": "00000000-0000-0000-0000-000000000009"}, {"name": "AZURE_TENANT_ID", "value": "own.example"},
@@ -53,7 +53,7 @@ var own = []map[string]any{
 	{"name": "AWS_PROFILE", "value": "audit"}, {"name": "GOOGLE_CLOUD_PROJECT", "value": "own-project-1"}, {"name": "AWS_STS_REGIONAL_ENDPOINTS", "value": "regional"},
 }
 
-// taken are mounts of containers where Lanyard would mount something.
+// taken contains paths at which containers have mounts and Lanyard would mount something.
 var taken = []string{"/var/run/secrets/eks.amazonaws.com/serviceaccount", "/var/run/secrets/azure/tokens/below", "/var/run/secrets/b", randpod.MountPath}
 
 // sample is a random pod before its injection, and its ServiceAccount.

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/lanyard-dev/lanyard/internal/provider"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
@@ -63,7 +62,7 @@ func (m mountedAt) markAmbiguous(definitions []*annotations.Provider) {
 
 // IsPodName reports whether the value is the name of the pod.
 func (v *Variable) IsPodName() bool {
-	return v.read != nil && string(v.read.FieldPath) == provider.PodNameField
+	return v.read != nil && string(v.read.FieldPath) == annotations.PodNameField
 }
 
 // placeholder matches a placeholder of a template in which QuoteMeta has escaped the
@@ -131,10 +130,9 @@ const tokenFile = "token-file"
 
 // paths returns the values that are paths of Lanyard's files, as the container sees them.
 func (m mountedAt) paths(d *annotations.Provider) annotations.Values {
-	subject := provider.Subject{Windows: m.windows}
-	values := annotations.Values{tokenFile: subject.Path(m.path + "/" + d.TokenPath)}
+	values := annotations.Values{tokenFile: annotations.PathInContainer(m.path+"/"+d.TokenPath, m.windows)}
 	if d.CredentialFile != nil {
-		values["credential-file"] = subject.Path(m.path + "/" + d.CredentialFile.Path)
+		values["credential-file"] = annotations.PathInContainer(m.path+"/"+d.CredentialFile.Path, m.windows)
 	}
 	return values
 }

@@ -32,7 +32,7 @@ const (
 	// InvalidAnnotation: an annotation of the ServiceAccount, the namespace or the
 	// pod is malformed, unknown or without effect.
 	InvalidAnnotation Reason = "invalid_annotation"
-	// IdentityNotAllowed: the namespace's allowed-identities does not have it.
+	// IdentityNotAllowed: allowed-identities of the namespace does not allow the identity.
 	IdentityNotAllowed Reason = "identity_not_allowed"
 	// ForeignInjection: the pod has Lanyard's marks for another identity, as a
 	// copied manifest does.
@@ -73,8 +73,8 @@ const (
 
 // Reasons of one container, in addition to the reason of the admission.
 const (
-	// MountPathTaken: something else is mounted at the path of the token or of a copy, or
-	// is in the way of it.
+	// MountPathTaken: another mount is at the path of the token or of a copy, or blocks
+	// it.
 	MountPathTaken Reason = "mount_path_taken"
 	// EnvironmentTaken: the container points to credentials of its own.
 	EnvironmentTaken Reason = "environment_taken"

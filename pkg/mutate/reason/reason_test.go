@@ -53,7 +53,7 @@ func TestAllListsEveryReason(t *testing.T) {
 	}
 }
 
-// The words are public: dashboards and alerts are written with them.
+// The words are public, because dashboards and alerts use them.
 func TestReasonsKeepTheirWords(t *testing.T) {
 	t.Parallel()
 	want := []reason.Reason{
@@ -92,7 +92,7 @@ func TestAllReturnsACopy(t *testing.T) {
 	}
 }
 
-// Users look up a reason from a warning or an alert there.
+// Users look up the reasons in warnings and alerts there.
 func TestEveryReasonIsDocumented(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../../docs/reference/reasons.md")

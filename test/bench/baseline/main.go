@@ -1,9 +1,9 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command baseline is a bare Go HTTPS server for admission requests: no webhook in Go
-// can respond with less work. It listens as controller-runtime's webhook server does,
-// reads each request completely and sends a prepared response:
+// Command baseline is a bare Go HTTPS server for admission requests. No webhook in Go
+// can do less work for a response. It listens as controller-runtime's webhook server
+// does, reads each request completely and sends a prepared response:
 //
 //	/minimal     an AdmissionReview that allows the request, with its uid
 //	/constant/N  N constant bytes, for each N of -lengths

@@ -77,8 +77,8 @@ func gather() ([]*dto.MetricFamily, error) {
 	return families, nil
 }
 
-// recordingRegistry remembers the names of all metrics that are registered, also
-// of those that have no sample.
+// recordingRegistry remembers the names of all registered metrics, including those
+// without a sample.
 type recordingRegistry struct {
 	*prometheus.Registry
 	names map[string]bool

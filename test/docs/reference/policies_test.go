@@ -9,8 +9,8 @@ import (
 	"github.com/lanyard-dev/lanyard/policies"
 )
 
-// unavailable returns the features that policies do not have: parameters and values of the built-in providers
-// without an expression, and settings that package policies denies.
+// unavailable returns the features that policies do not support: parameters and values of the
+// built-in providers without an expression, and settings that package policies denies.
 func unavailable() (string, error) {
 	t := newTable("What", "Result")
 	denied := "denied"

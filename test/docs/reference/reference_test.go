@@ -99,7 +99,7 @@ func (t *table) row(cells ...string) { t.WriteString("| " + strings.Join(cells, 
 
 func code(text string) string { return "`" + text + "`" }
 
-// unused returns an error for the texts that are about nothing.
+// unused returns an error for texts without a key.
 func unused[V any](texts map[string]V, used []string) error {
 	for _, name := range slices.Sorted(maps.Keys(texts)) {
 		if !slices.Contains(used, name) {

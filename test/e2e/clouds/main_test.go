@@ -90,8 +90,7 @@ func start(t *testing.T, cluster *issuertest.Cluster) program {
 	}
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(serving.CA)
-	// As with hostAliases: the host names are real, the address is the
-	// program's.
+	// As with hostAliases, the host names are real, and the address is the program's.
 	p.client = &http.Client{Transport: &http.Transport{
 		TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
 		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {

@@ -76,8 +76,8 @@ func (c *Checker) Check(ctx context.Context, name, language string, pod *corev1.
 	})
 }
 
-// All calls check for every item, even after a failure, so that the table shows
-// the result of each. It fails the spec with all failures together.
+// All calls check for every item, even after a failure, so the table shows the result
+// of each. It fails the spec with all failures together.
 func All[T any](things []T, check func(T)) {
 	GinkgoHelper()
 	var failures error

@@ -15,8 +15,8 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// Suite runs the specs of the package. Whatever they wait for may take Patience, and the
-// suite ends with the specs that took longest, and those that failed.
+// Suite runs the specs of the package. Each wait may take Patience. At its end, the
+// suite prints the specs that took longest, and those that failed.
 func Suite(t *testing.T, name string) {
 	t.Helper()
 	RegisterFailHandler(Fail)

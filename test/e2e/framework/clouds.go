@@ -88,8 +88,8 @@ while True:
 	return errors.Join(err, pods.Delete(ctx, pod.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}))
 }
 
-// StartServer runs an HTTPS server with the manifest of its name, in a namespace of its
-// name, with a ConfigMap.
+// StartServer runs an HTTPS server from the manifest with its name, in a namespace with
+// its name, with a ConfigMap.
 func (c *Cluster) StartServer(ctx context.Context, name string, serving *controlplane.ServingPEM, configMap string, data map[string]string) error {
 	if err := c.CreateNamespace(ctx, name, nil); err != nil {
 		return err

@@ -22,8 +22,8 @@ const (
 
 // Install is an installation of Lanyard with Helm.
 type Install struct {
-	// Release is the name of the release, in the namespace RELEASE-system. The
-	// default is lanyard. Other releases are next to it.
+	// Release is the name of the release, in the namespace RELEASE-system. The default
+	// is lanyard. Other releases are installed in addition.
 	Release string
 	// Values are additional chart values, such as guard.enabled=false.
 	Values []string
@@ -77,8 +77,8 @@ func (i *Install) Down(ctx context.Context, c *Cluster) error {
 // without a program of Lanyard.
 type Policies struct{}
 
-// Up installs the policies and waits until the API server follows them: a ServiceAccount
-// that is written before stays without the label.
+// Up installs the policies and waits until the API server follows them, because a
+// ServiceAccount that is written earlier never gets the label.
 func (Policies) Up(ctx context.Context, c *Cluster) error {
 	if _, err := c.Run(ctx, "kubectl", "apply", "-k", "deploy/policies"); err != nil {
 		return err

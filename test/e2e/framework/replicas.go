@@ -74,8 +74,8 @@ func Container(pod *corev1.Pod, name string) corev1.ContainerStatus {
 	return corev1.ContainerStatus{}
 }
 
-// KillContainer starts to send SIGKILL to the processes of a container. done
-// waits until that has finished.
+// KillContainer starts to send SIGKILL to the processes of a container. done waits
+// until this has finished.
 func (c *Cluster) KillContainer(ctx context.Context, pod *corev1.Pod, name string) (done func(context.Context) error, err error) {
 	// containerd://ID
 	_, id, ok := strings.Cut(Container(pod, name).ContainerID, "://")
@@ -149,8 +149,8 @@ func (c *Cluster) kill(ctx context.Context, node, often string, ids ...string) (
 	return killer, c.WaitPhase(ctx, killer, corev1.PodRunning, corev1.PodSucceeded)
 }
 
-// WaitPhase waits until the pod is in any of the phases. It tries again after each error,
-// because the API server can be the one that is killed.
+// WaitPhase waits until the pod is in any of the phases. It retries after each error,
+// because the killed pod can be the API server.
 func (c *Cluster) WaitPhase(ctx context.Context, pod *corev1.Pod, phases ...corev1.PodPhase) error {
 	ctx, cancel := context.WithTimeout(ctx, Patience)
 	defer cancel()

@@ -11,7 +11,7 @@ import (
 	"github.com/lanyard-dev/lanyard/test/e2e/clouds/journal"
 )
 
-// Table is the final report of a suite: case by language by cloud.
+// Table is the final report of a suite, with a cell for each case, language and cloud.
 type Table struct {
 	// Languages and Clouds are the columns. If they are empty, the columns are
 	// Languages and AllClouds.

@@ -17,7 +17,7 @@ import (
 	"github.com/lanyard-dev/lanyard/test/e2e/clouds/trust"
 )
 
-// What the Azure of the page assigns.
+// IDs that Azure assigns on the page.
 const (
 	tenantID    = "aaaabbbb-0000-4ccc-9ddd-2222eeee3333"
 	clientID    = "55556666-cccc-4777-8ddd-8888eeee9999"

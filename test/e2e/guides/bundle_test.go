@@ -14,8 +14,9 @@ import (
 	"github.com/lanyard-dev/lanyard/test/support/golden"
 )
 
-// Terraform can read what lanyard trust writes for CredentialsRequests: each reference is to a
-// resource of the output, and the permissions are those of the requests, with variables of IAM.
+// Terraform can read the output of lanyard trust for CredentialsRequests: each reference names
+// a resource of the output, and the permissions are those of the requests, including variables
+// of IAM.
 func TestTerraformOfABundle(t *testing.T) {
 	t.Parallel()
 	texts, err := golden.Read("../../../internal/cli/cloud/testdata/bundle.txt")

@@ -71,7 +71,7 @@ func (g gcpTrust) check(t *testing.T, c cluster) {
 		value{"member", &g.member}, value{"provider in the annotation", &name})
 }
 
-// exchange returns the federated token for a Kubernetes token, "" if it is denied.
+// exchange returns the federated token for a Kubernetes token, or "" if it is denied.
 func exchange(t testing.TB, cloud http.Handler, provider, token string) string {
 	t.Helper()
 	w := post(t, cloud, "https://sts.googleapis.com/v1/token", url.Values{
@@ -89,7 +89,8 @@ func exchange(t testing.TB, cloud http.Handler, provider, token string) string {
 	return response.Token
 }
 
-// impersonate reports whether the federated token gets one of a service account.
+// impersonate reports whether the federated token can be exchanged for a token of a service
+// account.
 func impersonate(t testing.TB, cloud http.Handler, account, federated string) bool {
 	t.Helper()
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost,

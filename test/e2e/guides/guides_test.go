@@ -23,7 +23,7 @@ import (
 	"github.com/lanyard-dev/lanyard/test/e2e/clouds/issuer/issuertest"
 )
 
-// The ServiceAccount of the pages. It is that of issuertest's tokens.
+// The ServiceAccount of the pages, which is also that of issuertest's tokens.
 const (
 	namespace      = "shop"
 	serviceAccount = "cart"
@@ -146,8 +146,8 @@ func checkTestPod(t testing.TB, r run) {
 }
 
 // checkSettings checks that the page shows settings as values, and that those below
-// config are flags of the webhook. Nothing on the page runs Helm: --set would be lost
-// with the next upgrade that has values.yaml only.
+// config are flags of the webhook. No command on the page runs Helm, because --set
+// would be lost with the next upgrade that uses only values.yaml.
 func checkSettings(t testing.TB, page string, r run) {
 	t.Helper()
 	if calls := r.all("helm"); len(calls) > 0 {
@@ -181,14 +181,14 @@ func checkAnnotationsResource(t testing.TB, c configuration) map[string]string {
 	return resource.texts("annotations")
 }
 
-// value is a text of a page that decides about trust.
+// value is a text of a page on which the trust depends.
 type value struct {
 	name string
 	text *string
 }
 
-// checkTrust checks that the cloud grants a credential with the values as they
-// are, and none with any one character of them changed.
+// checkTrust checks that the cloud grants a credential with the values, and none if any
+// character of them is changed.
 func checkTrust(t *testing.T, granted func() bool, values ...value) {
 	t.Helper()
 	if !granted() {
@@ -208,7 +208,7 @@ func checkTrust(t *testing.T, granted func() bool, values ...value) {
 	}
 }
 
-// changed returns the text with one character changed, for each of them.
+// changed returns, for each character of the text, the text with this character changed.
 func changed(text string) iter.Seq2[int, string] {
 	return func(yield func(int, string) bool) {
 		for i := range len(text) {

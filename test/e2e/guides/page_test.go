@@ -75,7 +75,7 @@ func joined(blocks []block, language string) string {
 	return all.String()
 }
 
-// checks are how the blocks of each language are checked. Others are mistakes.
+// checks contains the check for the blocks of each language. Other languages are mistakes.
 var checks = map[string]func(testing.TB, string) error{
 	"hcl":  checkHCL,
 	"sh":   checkShell,

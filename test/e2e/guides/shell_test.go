@@ -24,7 +24,7 @@ func (c call) is(words string) bool {
 	return strings.HasPrefix(strings.Join(c, " ")+" ", words+" ")
 }
 
-// flag returns the value of a flag, "" if it is not set.
+// flag returns the value of a flag, or "" if it is not set.
 func (c call) flag(name string) string {
 	for i, argument := range c {
 		if value, ok := strings.CutPrefix(argument, "--"+name+"="); ok {
@@ -94,7 +94,7 @@ func runPage(t testing.TB, page string, answers map[string]string) run {
 	}
 	command := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", joined(readPage(t, page), "sh"))
 	command.Dir = r.directory
-	// Only what the pages may use, and no cloud configuration of the machine.
+	// Pass only what the pages may use, and no cloud configuration of the machine.
 	command.Env = []string{"PATH=" + stubs + ":/usr/bin:/bin", "CALLS=" + calls, "HOME=" + r.directory, "VAULT_ADDR=https://vault.example.com"}
 	if output, err := command.CombinedOutput(); err != nil {
 		t.Fatalf("run the shell blocks of %s: %v: %s", page, err, output)

@@ -54,8 +54,8 @@ var vaultFields = map[string][]string{
 	"auth/production-review/role/shop-cart": {"audience", "bound_service_account_names", "bound_service_account_namespaces", "token_policies", "token_ttl"},
 }
 
-// written returns the settings that the page writes to a path of Vault's API, for
-// each time.
+// written returns the settings that the page writes to a path of Vault's API, one entry
+// for each write.
 func written(t testing.TB, r run, path string) []map[string]string {
 	t.Helper()
 	var all []map[string]string

@@ -46,7 +46,7 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	cluster.QPS = -1 // the pods of a suite do not wait
+	cluster.QPS = -1 // pods of a suite must not wait
 	client, err := kubernetes.NewForConfig(cluster)
 	if err != nil {
 		return err

@@ -5,10 +5,10 @@
 // access and no rights, or through the API server with the rights of an editor of
 // one namespace. Every load is bounded in size, and ends with its context.
 //
-// The tests check that nobody in the cluster can take the webhook down. The webhook is
-// the program that is shipped, under the memory limit of the chart, in front of a
-// real kube-apiserver. While it is abused, pods are created. The race detector takes memory
-// and time of its own, so the tests are built without it.
+// The tests check that nobody in the cluster can take the webhook down. They run the
+// shipped program, under the memory limit of the chart, with a real kube-apiserver, and
+// create pods during each attack. They are built without the race detector, which takes
+// memory and time of its own.
 package abuse
 
 import (
@@ -30,13 +30,13 @@ type Target struct {
 	Reviews, Metrics, Health string
 	// From is the IP address that connections come from. If empty, the system chooses it.
 	From string
-	// Namespace has a ServiceAccount with the annotations of LongestIdentity.
+	// Namespace contains ServiceAccount, which has the annotations of LongestIdentity.
 	Namespace, ServiceAccount string
 	// Client is for the loads that are sent through the API server.
 	Client kubernetes.Interface
 }
 
-// Load is one kind of abuse. Run returns when all of it is sent, or when ctx ends.
+// Load is one kind of abuse. Run returns when everything is sent, or when ctx ends.
 type Load struct {
 	// Name describes the attack.
 	Name string

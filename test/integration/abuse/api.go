@@ -27,8 +27,8 @@ func (t *Target) createInDryRun(ctx context.Context, tally *Tally, resource, obj
 	}
 }
 
-// inDryRun creates count objects through the API server, so many at once. object returns
-// the object with a number.
+// inDryRun creates count objects through the API server, atOnce at a time. object
+// returns the object with a number.
 func inDryRun(name, resource string, atOnce, count int, object func(target *Target, i int) string) Load {
 	return Load{name, func(ctx context.Context, target *Target, tally *Tally) {
 		var started atomic.Int64
@@ -44,8 +44,8 @@ func inDryRun(name, resource string, atOnce, count int, object func(target *Targ
 	}}
 }
 
-// ManyContainersInDryRun creates pods of 32,000 containers through the API server,
-// count times three at once.
+// ManyContainersInDryRun creates pods with 32,000 containers through the API server,
+// three at once, and repeats this count times.
 func ManyContainersInDryRun(count int) Load {
 	containers := strings.TrimSuffix(strings.Repeat(`{"name":"a"},`, 32_000), ",")
 	return inDryRun("pods of 32,000 containers, through the API server", "pods", 3, 3*count, func(target *Target, _ int) string {
@@ -66,8 +66,9 @@ func LongNamesInDryRun(count int) Load {
 	})
 }
 
-// LongTextsInDryRun creates pods with a name of 2.9 MB and a mistake through the API
-// server, count times five at once. It validates a name only after it has called the webhook.
+// LongTextsInDryRun creates pods with a name of 2.9 MB and a mistake through the API server,
+// five at once, and repeats this count times. It validates a name only after it has called
+// the webhook.
 func LongTextsInDryRun(count int) Load {
 	pod := `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"` + strings.Repeat("\u0080", 1_450_000) + `","annotations":{"lanyard.dev/x":""}},` +
 		`"spec":{"containers":[{"name":"a","image":"a"}]}}`

@@ -32,7 +32,7 @@ var _ = It("reads new ServiceAccounts while there are reviews of random ones", f
 			for i := range accounts {
 				name := fmt.Sprintf("new-%d", i)
 				r.newServiceAccount(ctx, name, map[string]string{"lanyard.dev/audience": "x"})
-				// As a controller does, which tries again.
+				// Retry, as a controller does.
 				Eventually(ctx, func(ctx context.Context) error { return r.injects(ctx, name) }).Should(Succeed())
 			}
 		})
@@ -56,7 +56,7 @@ func serviceAccountReads(ctx context.Context, r *replica) (reads float64) {
 	return reads
 }
 
-// The guard is the API server's: here, only the webhook's users count.
+// The guard runs in the API server. Here, only the users of the webhook matter.
 var _ = It("serves others while the guard looks at a pod of 1 MB and 20 ServiceAccounts", func(ctx SpecContext) {
 	r := newReplica(ctx, shared, shared.user)
 	for i := range 20 {
@@ -103,7 +103,7 @@ var _ = Describe("Without the API server", func() {
 		}).Should(BeNumerically(">", 0))
 		link.cut()
 		Eventually(ctx, func(ctx context.Context) error { return r.injects(ctx, "target") }).Should(Succeed())
-		// A forged write cannot be told from one that is stored, and that changes the identity.
+		// The webhook cannot tell a forged write from one that is stored and changes the identity.
 		r.abuseFor(ctx, patience, abuse.ForgedWrite())
 		_, err := r.create(ctx, newPod("target"))
 		Expect(err).To(MatchError(ContainSubstring("ValidatingAdmissionPolicy 'lanyard-guard-pods'")))

@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// handshakes limits the connections that are being opened at the same time: they
-	// are to cost the webhook memory, not the machine its processors.
+	// handshakes limits the connections that are being opened at the same time, because
+	// they should use up the webhook's memory, not the processors of the machine.
 	handshakes = 32
 	// renewal is the time until a connection that ended is opened again.
 	renewal = 500 * time.Millisecond
@@ -51,8 +51,8 @@ func (t *Target) encrypted(address string) dialer {
 	}
 }
 
-// keep keeps n connections open until ctx ends. use has one until the peer closes
-// it; then keep opens another connection.
+// keep keeps n connections open until ctx ends. It calls use with each, and opens
+// another when the peer has closed it.
 func keep(ctx context.Context, tally *Tally, n int, dial dialer, use func(context.Context, net.Conn) error) {
 	var open sync.WaitGroup
 	opening := make(chan struct{}, handshakes)
@@ -148,8 +148,8 @@ func DeclaredBodies(n int) Load {
 	return connections("large bodies that do not come", n, reviewPort, send([]byte(head("", 7<<20)+"{")))
 }
 
-// UnreadAnswers keeps n connections that send small reviews of pods with so many
-// containers, which have large responses, and never read one.
+// UnreadAnswers keeps n connections that send small reviews of pods with this many
+// containers, whose responses are large, and never read one.
 func UnreadAnswers(n int, containers ...int) Load {
 	return Load{"responses that are not read", func(ctx context.Context, target *Target, tally *Tally) {
 		var requests [][]byte

@@ -44,10 +44,10 @@ func (t *Target) Ordinary() func(ctx context.Context) error {
 	}
 }
 
-// ConnectionFlood opens connections to the port of the probes, as fast as so many
+// ConnectionFlood opens connections to the port of the probes, as fast as this many
 // workers can, and sends nothing.
 func ConnectionFlood(workers int) Load {
-	// Each worker keeps so many open, of which the webhook soon closes the oldest.
+	// Each worker keeps this many open, and the webhook soon closes the oldest.
 	const open = 16
 	return Load{"a flood of empty connections to the port of the probes", func(ctx context.Context, target *Target, tally *Tally) {
 		dial := target.plain(target.Health)

@@ -65,7 +65,7 @@ var _ = DescribeTable("It denies no large pod without an identity while there ar
 	r.survives(ctx, func(ctx context.Context) {
 		r.abuseWhile(ctx, load, connections, func() {
 			for i := range pods {
-				// The webhook may take all of its timeoutSeconds, as no other pod waits.
+				// The webhook may use all of its timeoutSeconds, because no other pod waits.
 				_, err := podstream.Create(ctx, r.client, r.target.Namespace, large)
 				Expect(err).NotTo(HaveOccurred(), "large pod %d", i)
 			}
@@ -77,7 +77,7 @@ var _ = DescribeTable("It denies no large pod without an identity while there ar
 	Entry("50 bodies of 7 MiB of which one byte comes", 50, abuse.DeclaredBodies(50)),
 )
 
-// The tests of internal/webhook/admission hold the time of each review, in fake time.
+// The tests of internal/webhook/admission limit the time of each review, in fake time.
 var _ = It("answers ordinary reviews while 200 clients do not read and 50 do not send", func(ctx SpecContext) {
 	const reviews, clients = 10, 200 + 50
 	r := newReplica(ctx, shared, shared.user)

@@ -16,7 +16,7 @@ import (
 	"github.com/lanyard-dev/lanyard/test/integration/abuse"
 )
 
-// loadTime is the most that one load takes. One that only keeps connections open
+// loadTime is the maximum time of a load. A load that only keeps connections open
 // always takes keepTime.
 const (
 	loadTime = 4 * time.Second

@@ -34,7 +34,7 @@ const (
 	// them with an identity, half without.
 	perSecond = 10
 	// patience limits each wait. Two processors are busy with the attacks, so a pod that
-	// takes a second is reported, and not a failure. Tests in fake time hold the limits.
+	// takes a second is only reported. Tests in fake time check the limits.
 	patience = controlplane.Patience
 )
 
@@ -134,8 +134,8 @@ func (r *replica) create(ctx context.Context, pod *corev1.Pod) (*corev1.Pod, err
 	return podstream.Create(ctx, r.client, cmp.Or(pod.Namespace, r.target.Namespace), pod)
 }
 
-// injects returns an error if a pod of the target's ServiceAccount of this name is
-// not created with an identity in time.
+// injects returns an error unless a pod of the target's ServiceAccount with this name
+// is created with an identity in time.
 func (r *replica) injects(ctx context.Context, account string) error {
 	return r.injectsPod(ctx, newPod(account))
 }
@@ -150,8 +150,8 @@ func (r *replica) injectsPod(ctx context.Context, pod *corev1.Pod) error {
 }
 
 // survives creates pods with and without an identity while do runs, and some afterwards.
-// All of them must be created as they ask, and the same process must be alive at the end.
-// A pod with an identity may be denied and tried again, as by a controller.
+// All must be created with what they ask for, and the same process must be alive at the
+// end. A pod with an identity may be denied and retried, as by a controller.
 func (r *replica) survives(ctx context.Context, do func(ctx context.Context)) {
 	GinkgoHelper()
 	stream, err := podstream.Start(ctx, r.client, r.target.Namespace, perSecond, patience)
@@ -210,7 +210,7 @@ func (r *replica) abuseFor(ctx context.Context, d time.Duration, load abuse.Load
 }
 
 // abuseWhile runs the load until do returns and adds its tally to the report. do begins when
-// the load has opened so many connections.
+// the load has opened this many connections.
 func (r *replica) abuseWhile(ctx context.Context, load abuse.Load, connections int, do func()) {
 	GinkgoHelper()
 	loading, stop := context.WithCancel(ctx)

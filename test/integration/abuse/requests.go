@@ -28,8 +28,7 @@ type request struct {
 	body              []byte
 }
 
-// post sends the requests of next until it has sent count, each connection one at
-// a time.
+// post sends count requests of next. Each connection carries one at a time.
 func post(ctx context.Context, target *Target, tally *Tally, connections, count int, next func(i int) request) {
 	client := target.client(connections)
 	defer client.CloseIdleConnections()
@@ -49,7 +48,7 @@ func post(ctx context.Context, target *Target, tally *Tally, connections, count 
 	senders.Wait()
 }
 
-// client returns a client with at most so many connections.
+// client returns a client with at most this many connections.
 func (t *Target) client(connections int) *http.Client {
 	return &http.Client{Timeout: requestTimeout, Transport: &http.Transport{
 		DialContext:         t.netDialer().DialContext,
@@ -82,7 +81,7 @@ func postOne(ctx context.Context, client *http.Client, target *Target, tally *Ta
 	tally.add(responses(response.StatusCode))
 }
 
-// reviews sends the same review of a pod count times, so many at a time.
+// reviews sends the same review of a pod count times, atOnce at a time.
 func reviews(name string, atOnce, count int, body func(*Target) []byte) Load {
 	return Load{name, func(ctx context.Context, target *Target, tally *Tally) {
 		review := request{path: podPath, body: body(target)}
@@ -90,7 +89,7 @@ func reviews(name string, atOnce, count int, body func(*Target) []byte) Load {
 	}}
 }
 
-// everywhere sends bodies, each on all paths, all at once, and all of that rounds times.
+// everywhere sends each of the bodies to all paths, all at once, and repeats this rounds times.
 func everywhere(name string, rounds int, bodies func(*Target) [][]byte) Load {
 	return Load{name, func(ctx context.Context, target *Target, tally *Tally) {
 		var all []request
@@ -121,9 +120,9 @@ func ForgedNames(count int) Load {
 	}}
 }
 
-// OversizedObjects sends reviews with very many annotations, very many names in
-// one annotation, and a very long apiVersion, each on all paths, all at once, and
-// all of that rounds times.
+// OversizedObjects sends reviews with very many annotations, very many names in one
+// annotation, and a very long apiVersion, to all paths at once, and repeats this rounds
+// times.
 func OversizedObjects(rounds int) Load {
 	return everywhere("annotations without number, names without end", rounds, func(t *Target) [][]byte {
 		return [][]byte{
@@ -138,8 +137,7 @@ func OversizedObjects(rounds int) Load {
 
 // LongTexts sends reviews with one text of 6.9 MB each: a key, and the names of a pod
 // and of a ServiceAccount with a mistake, of letters, of characters that are escaped, and
-// of invalid bytes. It sends them all on all paths, all at once, and all of that rounds
-// times.
+// of invalid bytes. It sends them to all paths at once, and repeats this rounds times.
 func LongTexts(rounds int) Load {
 	return everywhere("keys and names of 6.9 MB", rounds, func(t *Target) (bodies [][]byte) {
 		for _, character := range []string{"a", "\u0080", "\xff"} {
@@ -166,8 +164,8 @@ func EphemeralContainers(count int) Load {
 	return reviews("32,000 ephemeral containers, old and new", 4, count, func(t *Target) []byte { return t.ephemeralReview(32_000) })
 }
 
-// RandomServiceAccounts sends count reviews of pods, each of another ServiceAccount
-// that does not exist, from 16 connections.
+// RandomServiceAccounts sends count reviews of pods over 16 connections, each with a
+// different ServiceAccount that does not exist.
 func RandomServiceAccounts(count int) Load {
 	return Load{"pods of random ServiceAccounts", func(ctx context.Context, target *Target, tally *Tally) {
 		random := rand.String(8)

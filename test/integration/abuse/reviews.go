@@ -19,7 +19,7 @@ const (
 )
 
 // LongestIdentity returns the annotations of a ServiceAccount that asks for three
-// clouds, each value as long as it may be. A dollar sign is doubled in a variable.
+// clouds, each value as long as it may be. Dollar signs are doubled in variables.
 func LongestIdentity() map[string]string {
 	longest := map[string]string{
 		"lanyard.dev/aws-role-arn":                   "arn:aws-iso-b:iam::111122223333:role/" + strings.Repeat("$", 510) + "/" + strings.Repeat("r", 64),
@@ -61,7 +61,7 @@ func LongestProfiles() map[string]string {
 // subject is the object and operation of a review.
 type subject struct{ resource, subResource, operation, namespace, name string }
 
-// review returns an AdmissionReview. The old object is left out if it is empty.
+// review returns an AdmissionReview. It omits the old object if that is empty.
 func review(s subject, object, oldObject string) []byte {
 	var text strings.Builder
 	fmt.Fprintf(&text, `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"5e0b6c1e-6a4b-4a1c-9d52-0f6a3f2a7c11",`+

@@ -26,8 +26,8 @@ func LargeHellos(n int) Load {
 	return connections("TLS hellos of 65 kB", n, func(t *Target) []dialer { return []dialer{t.plain(t.Reviews)} }, send(hello))
 }
 
-// AbandonedReviews opens count connections, 32 at a time, that each send a review of 60 kB of
-// another ServiceAccount that does not exist, with the longest timeout, and leave.
+// AbandonedReviews opens count connections, 32 at a time. Each sends a review of 60 kB about
+// a different ServiceAccount that does not exist, with the longest timeout, and disconnects.
 func AbandonedReviews(count int) Load {
 	return Load{"reviews that nobody waits for", func(ctx context.Context, target *Target, tally *Tally) {
 		dial, random := target.encrypted(target.Reviews), rand.String(8)
@@ -52,8 +52,8 @@ func AbandonedReviews(count int) Load {
 	}}
 }
 
-// ImpatientReviews keeps n connections that send reviews without a pause, each of another
-// ServiceAccount that does not exist, and say that they wait for 10 ms.
+// ImpatientReviews keeps n connections that send reviews without a pause, each about a
+// different ServiceAccount that does not exist, with a timeout of 10 ms.
 func ImpatientReviews(n int) Load {
 	return Load{"reviews of random ServiceAccounts that wait for 10 ms", func(ctx context.Context, target *Target, tally *Tally) {
 		random := rand.String(8)

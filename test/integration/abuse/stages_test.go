@@ -24,7 +24,7 @@ import (
 const stageTime = 5 * time.Second
 
 // mostGoroutines is more than 272 connections with two goroutines each, their live reads, and
-// the program itself have.
+// the program itself need.
 const mostGoroutines = 1000
 
 var _ = DescribeTable("It has few goroutines, and injects the pods of new ServiceAccounts, while there are", func(ctx SpecContext, load abuse.Load) {
@@ -33,7 +33,7 @@ var _ = DescribeTable("It has few goroutines, and injects the pods of new Servic
 		r.abuseWhile(ctx, load, 0, func() {
 			r.newServiceAccount(ctx, "new", map[string]string{"lanyard.dev/audience": "x"})
 			r.expectFewGoroutines(ctx)
-			// As a controller does, which tries again.
+			// Retry, as a controller does.
 			Eventually(ctx, func(ctx context.Context) error { return r.injects(ctx, "new") }).Should(Succeed())
 		})
 	})

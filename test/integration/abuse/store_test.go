@@ -37,7 +37,7 @@ var _ = It("starts among 6,500 ServiceAccounts of the longest valid size, and in
 	c.installGuard(ctx)
 	r := newReplica(ctx, c, c.user)
 	r.survives(ctx, func(ctx context.Context) {
-		// The webhook cannot know all of them: some are read when a pod comes.
+		// The webhook cannot cache all of them, so it reads some when a pod is created.
 		for i := range hoards {
 			pod := newPod(hoardedName(i * 7 % inAHoard))
 			pod.Namespace = hoardName(i)

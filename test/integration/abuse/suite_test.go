@@ -41,8 +41,8 @@ func TestAbuse(t *testing.T) {
 
 var _ = BeforeSuite(func(ctx SpecContext) {
 	ctrllog.SetLogger(logr.Discard()) // errors contain everything
-	// $ABUSE_BINARY is another build of the program, to see on which one a spec
-	// fails.
+	// $ABUSE_BINARY is another build of the program, to find out which build makes a
+	// spec fail.
 	binary = os.Getenv("ABUSE_BINARY")
 	if binary == "" {
 		By("building the program as it is shipped")

@@ -34,13 +34,13 @@ const (
 	namespace     = "team"
 )
 
-// cluster is what all specs share.
+// cluster contains what all specs share.
 var cluster struct {
 	client     *kubernetes.Clientset // an administrator's
 	binary     string
 	kubeconfig string // of the webhook's ServiceAccount
 	pki        pki
-	port       string // the API server has a client certificate for this one
+	port       string // the API server presents a client certificate to this one
 }
 
 func TestCallers(t *testing.T) {

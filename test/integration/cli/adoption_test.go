@@ -56,7 +56,7 @@ func adopting(peers string) string {
 }
 
 // setExpression changes the match condition for ServiceAccounts, and returns the
-// former one.
+// previous one.
 func setExpression(ctx context.Context, expression string) (former string) {
 	GinkgoHelper()
 	api := env.client.AdmissionregistrationV1().MutatingWebhookConfigurations()

@@ -21,9 +21,9 @@ import (
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
-// bind binds a user to a ClusterRole in a namespace. No controller fills the role view in
-// here, so its rules are taken from where the controller takes them. All roles have the right to
-// list ServiceAccounts.
+// bind binds a user to a ClusterRole in a namespace. No controller aggregates the role
+// view here, so bind uses the role that it would aggregate. All roles have the right to list
+// ServiceAccounts.
 func bind(ctx context.Context, namespace, role, user string) {
 	GinkgoHelper()
 	_, err := env.client.RbacV1().RoleBindings(namespace).Create(ctx, &rbacv1.RoleBinding{

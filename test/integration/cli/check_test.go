@@ -23,7 +23,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/finding"
 )
 
-// Serial and Ordered: some of these damage the installation for a while.
+// Serial and Ordered, because some of these damage the installation temporarily.
 var _ = Describe("check", Serial, Ordered, func() {
 	BeforeAll(deletePods)
 
@@ -33,8 +33,8 @@ var _ = Describe("check", Serial, Ordered, func() {
 	})
 
 	It("says what lanyard-webhook check says", func(spec SpecContext) {
-		// The command would keep trying the ServiceAccount without an identity, so the second of
-		// these dry runs ends it.
+		// The command would retry forever for the ServiceAccount without an identity, so the
+		// second of these dry runs ends it.
 		ctx, cancel := context.WithCancel(spec)
 		defer cancel()
 		var dryRuns atomic.Int32

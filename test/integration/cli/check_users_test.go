@@ -181,9 +181,9 @@ var strict = map[string]string{
 	"no-user":                   "!has(object.spec.securityContext.runAsUser) && object.spec.containers.all(c, !has(c.securityContext.runAsUser))", // OpenShift
 }
 
-// newPolicies creates policies for the pods of the namespace strict. Each policy also has a
-// namespace of its own, in which newPolicies waits until the policy denies a pod without any of
-// these fields.
+// newPolicies creates policies for the pods of the namespace strict. Each policy also has its
+// own namespace, in which newPolicies waits until the policy denies a pod without any of these
+// fields.
 func newPolicies(ctx context.Context, expressions map[string]string) {
 	GinkgoHelper()
 	for name, expression := range expressions {

@@ -37,7 +37,8 @@ var _ = Describe("the CronJobs of deploy/checks", func() {
 		Expect(out).To(MatchRegexp(`checked +cart +guarded +deployment/cart +4 +1 +1 +1 `))
 		Expect(out).NotTo(ContainSubstring("forbidden"))
 
-		// The documents have another issuer than the cluster, which is a finding, not a missing right.
+		// The issuer in the documents differs from the cluster's, which is a finding, not a missing
+		// right.
 		directory := GinkgoT().TempDir()
 		server := httptest.NewTLSServer(http.FileServer(http.Dir(directory)))
 		DeferCleanup(server.Close)

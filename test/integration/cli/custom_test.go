@@ -28,8 +28,9 @@ const (
 		"The settings could not be read: "
 )
 
-// moveIntoCluster makes the webhook for pods one behind a Service, with objects as in
-// deploy/, until the spec ends. It is not called, because there is no such Service.
+// moveIntoCluster registers the webhook for pods behind a Service, with objects as in
+// deploy/, until the spec ends. It is never called, because nothing runs behind the
+// Service.
 func moveIntoCluster(ctx context.Context, text string) {
 	GinkgoHelper()
 	const namespace = "lanyard-system"
@@ -109,7 +110,7 @@ var _ = Describe("custom providers", Serial, Ordered, func() {
 		expectInjected(ctx, "custom", "oss", "alibaba")
 		_, err := env.client.CoreV1().Pods("custom").Create(ctx, newPod("oss-0", "oss"), metav1.CreateOptions{})
 		Expect(err).NotTo(HaveOccurred())
-		// Other specs look at all ServiceAccounts, and would be warned.
+		// Other specs look at all ServiceAccounts, and would get a warning.
 		DeferCleanup(func(ctx SpecContext) error {
 			return env.client.CoreV1().ServiceAccounts("custom").Delete(ctx, "oss", metav1.DeleteOptions{})
 		})

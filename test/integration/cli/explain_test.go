@@ -120,7 +120,7 @@ var _ = Describe("explain", Ordered, func() {
 		Expect(err).NotTo(HaveOccurred())
 		_, out, _ := lanyard(ctx, "explain", "podtemplate/own", "--namespace", "explained")
 		Expect(out).To(MatchRegexp(`main +container +yes +azure`))
-		// The settings of the webhook cannot be read here: the webhook itself gives the reason.
+		// The settings of the webhook cannot be read here, so the webhook's own warning is shown.
 		Expect(out).To(MatchRegexp(`lanyard: environment_taken: container "main": it sets\s+AWS_WEB_IDENTITY_TOKEN_FILE`))
 	})
 

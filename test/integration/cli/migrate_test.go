@@ -198,7 +198,7 @@ var _ = Describe("status of pods that another webhook injected", Ordered, func()
 	})
 })
 
-// The commands of the pages must be correct, with manifests and with a cluster.
+// The commands of the pages must work with manifests and with a cluster.
 var _ = Describe("the commands of docs/migrate", Serial, func() {
 	It("run", func(ctx SpecContext) {
 		pages, err := filepath.Glob("../../../docs/migrate/*.md")
@@ -229,7 +229,7 @@ var _ = Describe("migrate, after adoption", Serial, Ordered, func() {
 		newNamespace(ctx, "beside")
 		newServiceAccount(ctx, "beside", "app", map[string]string{eksRole: role})
 		newServiceAccount(ctx, "beside", "mapped", nil)
-		// Other specs look at all ServiceAccounts, and would be warned.
+		// Other specs look at all ServiceAccounts, and would get a warning.
 		DeferCleanup(func(ctx SpecContext) error {
 			return env.client.CoreV1().ServiceAccounts("beside").DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
 		})

@@ -59,7 +59,7 @@ func deletePolicies(ctx context.Context, client dynamic.Interface, prefix string
 	}
 }
 
-// A separate cluster, in which only policies inject, with settings that are not the defaults.
+// This is a separate cluster in which only policies inject, with other settings than the defaults.
 var _ = Describe("an installation by policies", Ordered, func() {
 	var (
 		kubeconfig, config string

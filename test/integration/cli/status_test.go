@@ -135,7 +135,7 @@ func viewer(ctx context.Context, name, namespace string) string {
 	return user(name)
 }
 
-// A user who may not create pods gets no false response.
+// A user who may not create pods must not get a wrong answer.
 var _ = Describe("status for a reader", Ordered, func() {
 	var inOne, inAll string
 	BeforeAll(func(ctx SpecContext) {
@@ -294,7 +294,8 @@ warning: no restart replaces the pods of deployment/paused
 		payments, err := env.client.AppsV1().Deployments("forged").Get(ctx, "payments", metav1.GetOptions{})
 		Expect(err).NotTo(HaveOccurred())
 		forged := newPod("forged", "cart")
-		// Everybody who can create pods can usually read the UID. No controller removes this reference.
+		// Anyone who can create pods can usually read the UID. No controller removes this
+		// reference.
 		forged.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "Deployment", Name: "payments", UID: payments.UID, Controller: new(true)}}
 		_, err = env.client.CoreV1().Pods("forged").Create(ctx, forged, metav1.CreateOptions{})
 		Expect(err).NotTo(HaveOccurred())

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package cli tests the commands of lanyard against a real kube-apiserver with the
-// webhook, the guard and the fences, as deploy/ registers them. What the commands
-// print is compared with the files in testdata; "go test -update" writes them.
+// webhook, the guard and the fences, as deploy/ registers them. It compares the output
+// of the commands with the files in testdata, which "go test -update" writes.
 package cli
 
 import (
@@ -60,7 +60,7 @@ func TestCLI(t *testing.T) {
 
 var _ = BeforeSuite(func(ctx SpecContext) {
 	dir := GinkgoT().TempDir()
-	// kubectl's cache of discovery. Another API server may have had the same port.
+	// Set kubectl's discovery cache, because another API server may have had the same port.
 	GinkgoT().Setenv("KUBECACHEDIR", filepath.Join(dir, "cache"))
 	binary, err := webhook.Build(ctx, dir, false)
 	Expect(err).NotTo(HaveOccurred())
@@ -208,8 +208,8 @@ func waitToList(ctx context.Context, user, namespace, group, resource string) {
 	}).Should(BeTrue())
 }
 
-// changing are the parts of a command and its output that differ between runs, and what
-// stands for them in testdata.
+// changing lists the parts of a command and its output that differ between runs, and
+// their replacements in testdata.
 var changing = []struct {
 	pattern *regexp.Regexp
 	text    string

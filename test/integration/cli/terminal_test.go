@@ -43,9 +43,9 @@ func onTerminal(ctx context.Context, directory string, columns uint16, args ...s
 	return code, progress.ReplaceAllString(strings.ReplaceAll(<-text, "\r\n", "\n"), "")
 }
 
-// progress matches the lines in which a command tells a terminal what it is waiting for. It
-// writes them after two seconds, as on a slow machine.
-var progress = regexp.MustCompile(`(?m)^.* \.\.\.\n`)
+// progress matches what a command says while it waits, as on a slow machine. A request can take
+// several lines of a terminal.
+var progress = regexp.MustCompile(`(?ms)^waiting for .*?\s\.\.\.\n|^[^\n]* \.\.\.\n`)
 
 // colours matches the sequences that make a text coloured or bold.
 var colours = regexp.MustCompile("\x1b\\[[0-9;]*m")
@@ -60,7 +60,7 @@ func expectShown(ctx context.Context, directory, heading string, code int, args 
 		Expect(got).To(Equal(code), shown)
 		Expect(shown).NotTo(ContainSubstring("\x1b"), "NO_COLOR is set")
 		for line := range strings.Lines(shown) {
-			if len(strings.Fields(line)) > 1 { // a link is not broken: it could not be copied
+			if len(strings.Fields(line)) > 1 { // a link is not broken, so that users can copy it
 				Expect(len([]rune(line))-1).To(BeNumerically("<=", columns), line)
 			}
 		}
@@ -74,8 +74,8 @@ func expectShown(ctx context.Context, directory, heading string, code int, args 
 	}
 }
 
-// The pages of docs/cli show excerpts of these recordings, which test/docs compares. What needs
-// a node, a controller or a cloud is in test/e2e/suite/cli.
+// The pages of docs/cli show excerpts of these recordings, which test/docs compares. Recordings
+// that need a node, a controller or a cloud are in test/e2e/suite/cli.
 var _ = Describe("lanyard in a terminal", Serial, Ordered, func() {
 	var directory string
 	BeforeAll(func(ctx SpecContext) {
@@ -92,7 +92,7 @@ var _ = Describe("lanyard in a terminal", Serial, Ordered, func() {
 		} {
 			Expect(os.WriteFile(filepath.Join(directory, name), []byte(text), 0o600)).To(Succeed())
 		}
-		// There are documents, so that the command does not look for them at the issuer.
+		// There are documents, so the command does not look for them at the issuer.
 		code, _, errOut := lanyard(ctx, "trust", "issuer", "--issuer", publicIssuer, "--to", filepath.Join(directory, "issuer"))
 		Expect(code).To(Equal(command.ExitOK), errOut)
 	})

@@ -162,7 +162,7 @@ var _ = Describe("trust", func() {
 		Expect(code).To(Equal(1))
 		expectGolden("trust-bundle-diff", out)
 
-		// Annotated as the shell would, and with the issuer of the cluster.
+		// Annotate it as the shell commands would, and use the issuer of the cluster.
 		_, out, _ = lanyard(ctx, "trust", "-f", "testdata/bundle", "--name", "prod", "--role-arn-prefix", "arn:aws:iam::111122223333:role/")
 		Expect(out).To(ContainSubstring("--url " + clusterIssuer(ctx) + " "))
 		newNamespace(ctx, "image-registry")
@@ -239,12 +239,12 @@ var _ = Describe("trust issuer", func() {
 		Expect(os.WriteFile(discovery, []byte(changed), 0o600)).To(Succeed())
 		expectOutputs(ctx, "check-issuer", command.ExitOK, check...)
 
-		// After a rotation without a new upload, the public key is another one.
+		// After a rotation without a new upload, the published key differs.
 		keys := filepath.Join(directory, "openid", "v1", "jwks")
 		Expect(os.WriteFile(keys, []byte(`{"keys":[{"kty":"RSA","kid":"former","n":"AQAB","e":"AQAB"}]}`), 0o600)).To(Succeed())
 		expectOutputs(ctx, "check-issuer-rotated", command.ExitFound, check...)
 
-		// Nobody removes a key by the way.
+		// Keys are never removed unless the user asks for it.
 		publish := []string{"trust", "issuer", "--issuer", server.URL, "--to", directory}
 		code, out, errOut = lanyard(ctx, publish...)
 		Expect(code).To(Equal(command.ExitFailed))
@@ -260,7 +260,7 @@ var _ = Describe("trust issuer", func() {
 		Expect(code).To(Equal(command.ExitOK), errOut)
 		Expect(os.ReadFile(keys)).NotTo(ContainSubstring("former"))
 
-		// Documents that cannot be read are not a mistake of the cluster.
+		// Unreadable documents are not a mistake of the cluster.
 		Expect(os.Remove(keys)).To(Succeed())
 		code, out, _ = lanyard(ctx, check...)
 		Expect(code).To(Equal(command.ExitFailed))

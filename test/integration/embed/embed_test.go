@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package embed_test runs pkg/webhook in a manager of controller-runtime, with its
-// webhook server and its cache, against a real kube-apiserver. It must decide as
-// the golden cases say.
+// webhook server and its cache, against a real kube-apiserver. Its decisions must be
+// those of the golden cases.
 package embed_test
 
 import (
@@ -42,7 +42,7 @@ const (
 	// namespace and serviceAccount are those of the golden cases.
 	namespace      = "team"
 	serviceAccount = "app"
-	// config has a custom provider and a mapping, which no golden case uses.
+	// config contains a custom provider and a mapping, which no golden case uses.
 	config = `providers:
 - name: example
   audience: example.com
@@ -79,7 +79,7 @@ func goldenCases() []*decisions.Case {
 	return slices.DeleteFunc(cases, (*decisions.Case).IsEphemeral)
 }
 
-// inPlace are handlers that serve in place of the first ones, or nil if there is none.
+// inPlace contains handlers that replace the first ones, or is nil if there are none.
 var inPlace atomic.Pointer[map[string]http.Handler]
 
 // switching is a webhook server whose handlers can be replaced.
@@ -96,7 +96,7 @@ func (s switching) Register(path string, first http.Handler) {
 	}))
 }
 
-// another is the running manager, for webhooks that serve in place of the first ones.
+// another is the running manager, for webhooks that replace the first ones.
 type another struct {
 	ctrl.Manager
 	server recording
@@ -171,8 +171,8 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	}).WithTimeout(controlplane.Patience).Should(HaveKeyWithValue("lanyard.dev/injected", "token"))
 })
 
-// register registers the mutating webhooks of deploy/ at url. The validating one
-// would not let the malformed ServiceAccounts of the golden cases in.
+// register registers the mutating webhooks of deploy/ at url. The validating one would
+// deny the malformed ServiceAccounts of the golden cases.
 func register(ctx context.Context, url string, ca []byte) {
 	configuration, err := support.ReadMutating(deployDir)
 	Expect(err).NotTo(HaveOccurred())
@@ -188,8 +188,8 @@ func register(ctx context.Context, url string, ca []byte) {
 	Expect(err).NotTo(HaveOccurred())
 }
 
-// writeServiceAccount gives the ServiceAccount these labels and annotations, and returns the annotations as
-// the webhook leaves them. The webhook keeps the label of the ServiceAccount.
+// writeServiceAccount gives the ServiceAccount these labels and annotations, and returns the
+// annotations after the webhook. The webhook keeps the label of the ServiceAccount.
 func writeServiceAccount(ctx context.Context, labels, annotations map[string]string) map[string]string {
 	GinkgoHelper()
 	object := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: serviceAccount, Labels: labels, Annotations: annotations}}

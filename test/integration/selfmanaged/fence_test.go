@@ -30,7 +30,7 @@ import (
 )
 
 const (
-	// fenceDenies is how a denial of the fence begins.
+	// fenceDenies is the beginning of a denial by the fence.
 	fenceDenies = "ValidatingAdmissionPolicy 'lanyard-guard-registration' with binding 'lanyard-guard-registration' denied request: lanyard: the webhook may "
 
 	caBundleOnly = "change the caBundle of its webhook configurations and nothing else"
@@ -43,7 +43,7 @@ const (
 // and the webhook may not.
 type fenced struct{ patch, denial string }
 
-// fencedFields has a change of each field of the API that the webhook may not
+// fencedFields contains a change of each field of the API that the webhook may not
 // change, by its path without indexes. An empty patch is for a field that the API
 // server itself keeps. TestEachFieldIsFenced compares them with the API.
 var fencedFields = map[string]fenced{
@@ -83,15 +83,15 @@ var fencedFields = map[string]fenced{
 	"webhooks.reinvocationPolicy":      {`{"op":"replace","path":"/webhooks/0/reinvocationPolicy","value":"Never"}`, caBundleOnly},
 }
 
-// free are the fields that the fence leaves alone: the one that the webhook writes,
-// and those that the API server writes at each update.
+// free lists the fields that the fence ignores: the one that the webhook writes, and
+// those that the API server writes at each update.
 var free = []string{"webhooks.clientConfig.caBundle", "metadata.generation", "metadata.managedFields", "metadata.resourceVersion"}
 
 // onlyMutating are the fields that a validating webhook does not have.
 var onlyMutating = []string{"webhooks.reinvocationPolicy"}
 
-// A field that the API grows must get an entry: the spec then shows that the fence
-// covers it.
+// A new field of the API needs an entry, so that the spec shows that the fence covers
+// it.
 func TestEachFieldIsFenced(t *testing.T) {
 	t.Parallel()
 	for kind, configuration := range map[string]reflect.Type{

@@ -149,7 +149,7 @@ var _ = Describe("The self-managed certificate", func() {
 		var log journal
 		r := start(log.logger())
 		Eventually(r.leaf).ShouldNot(BeNil())
-		// It has its certificate a little before it sees its own CA again.
+		// It has its certificate a moment before its watch returns its own CA.
 		untrusted := MatchError(ContainSubstring(
 			"webhook pods.lanyard.dev of MutatingWebhookConfiguration lanyard does not trust the serving certificate"))
 		Eventually(r.ready).Should(untrusted)

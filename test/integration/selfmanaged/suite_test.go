@@ -1,8 +1,8 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package selfmanaged_test holds the self-managed certificate to its promises,
-// against a real kube-apiserver and with the rights of deploy/ alone.
+// Package selfmanaged_test tests the self-managed certificate against a real
+// kube-apiserver, with only the rights of deploy/.
 package selfmanaged_test
 
 import (
@@ -41,7 +41,7 @@ const (
 	serverName    = "lanyard-webhook.lanyard-system.svc"
 )
 
-// cluster is what all specs share.
+// cluster contains what all specs share.
 var cluster struct {
 	client  *kubernetes.Clientset // an administrator's
 	objects client.Client         // the same
@@ -80,7 +80,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	cluster.rights = kubernetes.NewForConfigOrDie(user)
 	apply(ctx, "22-certificates-rbac")
 	waitForRights(ctx)
-	// All specs run inside of the fence, if the API server can have it.
+	// All specs run with the fence, if the API server supports it.
 	if plane.Policies() {
 		Expect(webhook.Create(ctx, plane.Config(), deployDir, webhook.Fences)).To(Succeed())
 	}
@@ -94,11 +94,11 @@ var _ = BeforeEach(func(ctx SpecContext) {
 	for _, file := range []string{"22-certificates-rbac", "50-mutatingwebhookconfiguration", "60-validatingwebhookconfiguration"} {
 		apply(ctx, file)
 	}
-	// After the spec's replicas have stopped, which come later.
+	// This runs after the spec's replicas have stopped, because they are registered later.
 	DeferCleanup(remove)
 })
 
-// remove takes away what the specs write.
+// remove deletes what the specs write.
 func remove(ctx context.Context) {
 	GinkgoHelper()
 	admission := cluster.client.AdmissionregistrationV1()
@@ -126,7 +126,7 @@ func apply(ctx context.Context, file string) {
 	}
 }
 
-// waitForRights waits until the apiserver's authorizer knows the roles.
+// waitForRights waits until the API server's authorizer knows the roles.
 func waitForRights(ctx context.Context) {
 	GinkgoHelper()
 	Eventually(func() error {
@@ -165,7 +165,7 @@ func start(log logr.Logger) *replica {
 
 func (r *replica) ready() error { return r.Check(nil) }
 
-// leaf is what the replica serves, nil before there is one.
+// leaf returns the certificate that the replica serves, or nil if there is none yet.
 func (r *replica) leaf() *x509.Certificate {
 	served, err := r.GetCertificate(&tls.ClientHelloInfo{})
 	if err != nil {
@@ -174,7 +174,7 @@ func (r *replica) leaf() *x509.Certificate {
 	return served.Leaf
 }
 
-// bundles reads what the apiserver trusts each webhook by.
+// bundles returns the caBundle of each webhook.
 func bundles(ctx context.Context) map[string][]byte {
 	GinkgoHelper()
 	all := map[string][]byte{}

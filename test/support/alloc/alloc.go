@@ -15,8 +15,8 @@ const attempts = 5
 
 // Least calls f until a call allocates no more than limit bytes, at most five times, and returns
 // the lowest number of bytes that a call allocated. It also counts what the rest of the process
-// allocates, which can only add to the result. The garbage collector is off meanwhile: it would
-// empty pools, and filling them again would count.
+// allocates, which can only add to the result. It turns off the garbage collector, which would
+// empty pools, so that refilling them would count.
 //
 // Only tests that are not parallel may use it.
 func Least(limit int, f func()) int {

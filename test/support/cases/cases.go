@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package cases reads tables of test cases from YAML files in testdata. A file is an
-// object: the names of the cases are its keys.
+// object whose keys are the names of the cases.
 package cases
 
 import (
@@ -32,7 +32,7 @@ func Read[C any](t *testing.T, file string) map[string]*C {
 
 var repeated = regexp.MustCompile(`\{[0-9]+\*[^}]+\}`)
 
-// Expand returns the text with 300 times "a" in place of {300*a}.
+// Expand returns the text with {300*a} replaced by 300 times "a".
 func Expand(text string) string {
 	return repeated.ReplaceAllStringFunc(text, func(short string) string {
 		count, part, _ := strings.Cut(strings.Trim(short, "{}"), "*")

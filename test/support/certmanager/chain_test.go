@@ -134,7 +134,8 @@ func renew(ctx context.Context, name string) {
 	Eventually(func(g Gomega) {
 		var certificate certmanagerv1.Certificate
 		g.Expect(kube.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &certificate)).To(Succeed())
-		// The end of the issuance before removes the condition: the request would be lost.
+		// Wait until the previous issuance has ended: it removes the condition, and the request
+		// would be lost.
 		for condition, status := range map[certmanagerv1.CertificateConditionType]bool{
 			certmanagerv1.CertificateConditionReady: true, certmanagerv1.CertificateConditionIssuing: false,
 		} {

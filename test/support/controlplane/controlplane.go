@@ -82,10 +82,10 @@ type ControlPlane struct {
 // binaries are those in $KUBEBUILDER_ASSETS, or else in bin/controlplane of the
 // repository that contains the working directory.
 //
-// If ctx ends, Start fails, but only after envtest's own wait for a process has
-// ended. If Start fails, it leaves no processes and no directory. The caller
-// must stop the control plane with Stop. Cancelling ctx does not stop it, and
-// neither does the end of the calling process.
+// If ctx ends, Start fails, but only when envtest's own wait for a process is over. If
+// Start fails, it leaves no processes and no directory. The caller must stop the
+// control plane with Stop. Cancelling ctx does not stop it, and neither does the end of
+// the calling process.
 func Start(ctx context.Context, opts Options) (*ControlPlane, error) {
 	assets := opts.Assets
 	if assets == "" {

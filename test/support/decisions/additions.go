@@ -15,8 +15,8 @@ import (
 	"strings"
 )
 
-// Additions are what the webhooks add to a pod. A string in a list is the short form of an
-// object; the other objects are written out.
+// Additions contains what the webhooks add to a pod. A string in a list is the short form
+// of an object; other objects are written in full.
 type Additions struct {
 	// Injected is the annotation lanyard.dev/injected. It comes with the label of an
 	// injected pod.
@@ -26,13 +26,13 @@ type Additions struct {
 	// Labels are the added labels; nil for those that come with Injected.
 	Labels map[string]string `json:"labels,omitempty"`
 	// Volumes are tokens and files: VOLUME/PATH=AUDIENCE,SECONDS and VOLUME/PATH=FIELD.
-	// They follow the pod's own volumes, unless the list has the names of these.
+	// They follow the pod's own volumes, unless the list contains the names of those.
 	Volumes []any `json:"volumes,omitempty"`
 	// InitContainers are like Volumes, and have no short form.
 	InitContainers []any `json:"initContainers,omitempty"`
-	// Containers has variables and mounts by names of containers: NAME=VALUE, NAME for no
-	// value, NAME from FIELD, and PATH=VOLUME. The mount of the tokens comes first and is left out, unless it
-	// is not the usual one.
+	// Containers contains variables and mounts by the names of containers: NAME=VALUE, NAME for no
+	// value, NAME from FIELD, and PATH=VOLUME. The token mount comes first, and is omitted if it is
+	// the usual one.
 	Containers map[string][]any `json:"containers,omitempty"`
 }
 

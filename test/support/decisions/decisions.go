@@ -22,12 +22,12 @@ import (
 
 // These themes have a meaning. Other themes only group the cases.
 const (
-	// Adopted has ServiceAccounts with annotations of another program, which the webhook
-	// translates first.
+	// Adopted contains ServiceAccounts with annotations of another program, which the
+	// webhook translates first.
 	Adopted = "adopted"
-	// Providers has one case for each file of examples/providers, which has its settings.
+	// Providers contains a case for each file of examples/providers, with the settings of the file.
 	Providers = "providers"
-	// Peers has pods that another webhook injects, too. Only ReadPeers reads them.
+	// Peers contains pods that another webhook injects, too. Only ReadPeers reads them.
 	Peers = "peers"
 )
 
@@ -60,7 +60,7 @@ type Want struct {
 	Message  string   `json:"message,omitempty"`
 	Findings []string `json:"findings,omitempty"`
 	Warnings []string `json:"warnings,omitempty"`
-	// ServiceAccount has the annotations after adoption.
+	// ServiceAccount contains the annotations after adoption.
 	ServiceAccount map[string]string `json:"serviceAccount,omitempty"`
 	Additions
 	// PeerFirst and LanyardFirst are the results of the two orders of the webhooks.
@@ -68,7 +68,7 @@ type Want struct {
 	LanyardFirst *Stored `json:"lanyard-first,omitempty"`
 }
 
-// Stored is what Lanyard decides each time that the API server calls it, and what is added to the
+// Stored contains Lanyard's decision for each call of the API server, and the additions to the
 // stored pod.
 type Stored struct {
 	Reasons  []string `json:"reasons"`

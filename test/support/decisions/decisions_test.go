@@ -69,7 +69,7 @@ func TestAFileInAnotherPlaceIsAnError(t *testing.T) {
 	}
 }
 
-// Write leaves what was written by hand as it is.
+// Write does not change what was written by hand.
 func TestExpectationsAreWrittenAtTheEnd(t *testing.T) {
 	t.Parallel()
 	input := "# A comment.\n" + join(account, "# Another.\n"+strings.ReplaceAll(pod, "{name: main}", "{ name:   main }"))
@@ -174,7 +174,7 @@ func typed(t *testing.T, text []byte) []byte {
 	return text
 }
 
-// The files are as make update-golden writes them.
+// The files have the format that make update-golden writes.
 func TestExpectationsHaveOneFormat(t *testing.T) {
 	t.Parallel()
 	for _, r := range results(t) {
@@ -199,7 +199,7 @@ func TestExpectationsHaveOneFormat(t *testing.T) {
 
 func comment(a *decisions.Additions) string { return (&decisions.Want{Additions: *a}).Comment() }
 
-// everyKind are cases with every kind of line.
+// everyKind lists cases that together contain every kind of line.
 var everyKind = map[string]bool{
 	"aws/profiles":     true,
 	"aws/session-name": true,

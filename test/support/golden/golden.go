@@ -1,8 +1,8 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package golden reads and writes files of expected texts. A file has the texts of one
-// theme, each below a heading, as in the txtar files of the Go project:
+// Package golden reads and writes files of expected texts. A file contains the texts of
+// one theme, each below a heading, as in the txtar files of the Go project:
 //
 //	-- a pod that was denied --
 //	the text

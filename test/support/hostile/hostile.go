@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package hostile models a client that tries to exhaust a server's memory, goroutines, connections
-// and time. It misbehaves at each stage of a request. It runs on a real network, and in a bubble of testing/synctest.
+// and time. It misbehaves at each stage of a request. It works on a real network and in a bubble of
+// testing/synctest.
 package hostile
 
 import (
@@ -20,7 +21,7 @@ import (
 
 // Stage is a part of a request: what the client sends to get there, and what comes next.
 type Stage struct {
-	// Handshake is set for the time before the handshake ends: nothing is encrypted.
+	// Handshake is set for a stage before the handshake has ended, when nothing is encrypted.
 	Handshake bool
 	// Before is sent first. Answered is set if the client waits for its response.
 	Before   string
@@ -134,7 +135,7 @@ func (c *Client) connect(ctx context.Context) {
 }
 
 // Hello returns a TLS hello of nearly this many bytes, at most 64 KiB, for which crypto/tls
-// takes as much memory as possible: it has binders of sessions, of a byte each.
+// uses as much memory as possible: it contains session binders of one byte each.
 func Hello(size int) string {
 	var hello recorder
 	_ = tls.Client(&hello, &tls.Config{InsecureSkipVerify: true}).HandshakeContext(context.Background()) // nobody answers
@@ -144,8 +145,9 @@ func Hello(size int) string {
 	extension := append([]byte{0, 41}, binary.BigEndian.AppendUint16(nil, uint16(len(session)))...)
 	extension = append(extension, session...)
 
-	// The lengths before: of the record, the hello, and its extensions, which come after
-	// the version, a random number, a session, the cipher suites and the compressions.
+	// Adjust the lengths of the record, of the hello, and of its extensions, which
+	// follow the version, a random number, a session, the cipher suites and the
+	// compressions.
 	add := func(at int) {
 		binary.BigEndian.PutUint16(text[at:], binary.BigEndian.Uint16(text[at:])+uint16(len(extension)))
 	}
@@ -170,7 +172,7 @@ func records(long []byte) string {
 	return string(text)
 }
 
-// recorder is a connection on which nobody answers.
+// recorder is a connection without a peer.
 type recorder struct {
 	net.Conn
 	sent strings.Builder

@@ -23,10 +23,10 @@ const goPercent = 90
 // last process has ended, the kernel returns an error.
 const removeTimeout = 10 * time.Second
 
-// Limit is a memory limit for one program, as a container has one: in a control group
-// (version 1 or 2) if this process may create one. Otherwise the caller can only
-// compare the peak with the limit. Make it with New, and remove it after the
-// program has ended.
+// Limit is a memory limit for one program, like that of a container: a control group
+// (version 1 or 2), if this process may create one. Otherwise, the caller can only
+// compare the peak with the limit. Make it with New, and remove it after the program
+// has ended.
 type Limit struct {
 	// Bytes is the most memory that the program may use.
 	Bytes int64
@@ -116,8 +116,8 @@ func (l *Limit) Kills() (int64, error) {
 }
 
 // Peak returns the most memory that the process has used, in bytes. If the limit
-// is enforced, that includes the kernel's memory for the process; it returns 0 if
-// the system does not tell.
+// is enforced, that includes the kernel's memory for the process; it returns 0 if the
+// system does not report it.
 func (l *Limit) Peak(pid int) (int64, error) {
 	if l.Enforced() {
 		text, err := os.ReadFile(filepath.Join(l.dir, l.files.peak))

@@ -11,8 +11,8 @@
 // time before the bubble ends.
 //
 // Unlike with TCP, a write fails as soon as the peer has closed the connection, and never
-// makes the peer lose what it has not read. So a test of a server that responds before it
-// has read the request uses an httptest.ResponseRecorder.
+// makes the peer lose what it has not read. So use an httptest.ResponseRecorder to test a
+// server that responds before it has read the request.
 package memnet
 
 import (
@@ -102,8 +102,8 @@ func (l *Listener) Dial(ctx context.Context, from string) (*Conn, error) {
 	}
 }
 
-// DialContext returns a function for the DialContext of an http.Transport. Whatever the address
-// of a request is, it connects to the listener, from this IP address.
+// DialContext returns a function for the DialContext of an http.Transport. The function always
+// connects to the listener, from this IP address, whatever the address of the request.
 func (l *Listener) DialContext(from string) func(ctx context.Context, network, address string) (net.Conn, error) {
 	return func(ctx context.Context, _, _ string) (net.Conn, error) { return l.Dial(ctx, from) }
 }

@@ -62,7 +62,7 @@ func New(t testing.TB, streams bool, metas ...*metav1.PartialObjectMetadata) *Se
 	return a
 }
 
-// Client returns a client that reaches the server by the network.
+// Client returns a client that reaches the server over the network.
 func (a *Server) Client() metadata.Interface {
 	a.t.Helper()
 	server := httptest.NewServer(a)

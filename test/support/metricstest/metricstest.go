@@ -1,8 +1,8 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package metricstest has samples for tests that hold documents and queries to the
-// metrics of the program.
+// Package metricstest provides samples for tests that compare documents and queries
+// with the metrics of the program.
 package metricstest
 
 import (

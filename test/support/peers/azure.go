@@ -28,11 +28,11 @@ type Azure struct {
 	AuthorityHost string `json:"authorityHost,omitempty"`
 	// Audience is api://AzureADTokenExchange by default.
 	Audience string `json:"audience,omitempty"`
-	// IdentityBindings has the flags and variables of a custom token endpoint. The older
-	// version has none.
+	// IdentityBindings contains the flags and variables of a custom token endpoint,
+	// which the older version does not have.
 	IdentityBindings *AzureIdentityBindings `json:"identityBindings,omitempty"`
-	// Proxy has the image and the commands of the containers of the proxy. The webhook itself has
-	// no such flag.
+	// Proxy contains the image and the commands of the containers of the proxy. The webhook
+	// itself has no such flag.
 	Proxy AzureProxy `json:"proxy,omitzero"`
 	// ReinvocationPolicy is IfNeeded by default.
 	ReinvocationPolicy admissionregistrationv1.ReinvocationPolicyType `json:"reinvocationPolicy,omitempty"`
@@ -171,7 +171,7 @@ func (a *Azure) mount(c *corev1.Container, mount corev1.VolumeMount) {
 }
 
 // addVolume adds the volume. The newer version replaces a volume of the same name. The
-// older adds none if any volume has a token with the file name of its own.
+// older adds none if any volume has a token with the same file name.
 func (a *Azure) addVolume(pod *corev1.Pod, volume corev1.Volume) {
 	if a.Version != AzureOlder {
 		pod.Spec.Volumes = replaceOrAdd(pod.Spec.Volumes, volumeName, volume)
@@ -199,8 +199,8 @@ func azureVolume(pod *corev1.Pod) string {
 	return azureVolumeStart + hex.EncodeToString(sum[:])[:30]
 }
 
-// azureExpiration returns the lifetime of the token in seconds. An empty annotation is
-// as good as none, and a malformed one denies the pod.
+// azureExpiration returns the lifetime of the token in seconds. An empty annotation
+// counts as none, and a malformed one denies the pod.
 func azureExpiration(pod *corev1.Pod, account *corev1.ServiceAccount) (int64, error) {
 	const key = azurePrefix + "service-account-token-expiration"
 	value := cmp.Or(pod.Annotations[key], account.Annotations[key])

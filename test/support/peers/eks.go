@@ -38,8 +38,9 @@ type EKS struct {
 	// ContainerCredentials lists namespace/name of the ServiceAccounts with an EKS Pod
 	// Identity association.
 	ContainerCredentials []string `json:"containerCredentials,omitempty"`
-	// Jitter is what the webhook takes off a lifetime of 86400 seconds of container
-	// credentials: a random number from 0 to 7200. Here it is always the same.
+	// Jitter is subtracted from the lifetime of container credentials if it is 86400
+	// seconds. The webhook uses a random number from 0 to 7200; here, it is always the
+	// same.
 	Jitter int64 `json:"jitter,omitempty"`
 	// ReinvocationPolicy is Never by default.
 	ReinvocationPolicy admissionregistrationv1.ReinvocationPolicyType `json:"reinvocationPolicy,omitempty"`
@@ -100,7 +101,7 @@ func (e *EKS) Mutate(pod *corev1.Pod, account *corev1.ServiceAccount) error {
 
 func (e *EKS) prefix() string { return cmp.Or(e.AnnotationPrefix, "eks.amazonaws.com") + "/" }
 
-// eksInjection is what the containers of one pod get.
+// eksInjection contains what the containers of one pod get.
 type eksInjection struct {
 	volume, mountPath, audience string
 	expiration                  int64
@@ -112,7 +113,7 @@ type eksInjection struct {
 	label string
 }
 
-// injection returns what the pod gets, nil for nothing. Container credentials, which
+// injection returns what the pod gets, or nil for nothing. Container credentials, which
 // are EKS Pod Identity, come before the annotations, and these before the ConfigMap.
 func (e *EKS) injection(pod *corev1.Pod, account *corev1.ServiceAccount) *eksInjection {
 	namespace, name := pod.Namespace, pod.Spec.ServiceAccountName
@@ -195,7 +196,7 @@ func skippedByEKS(list string) []string {
 	return names
 }
 
-// windowsByEKS reports whether the webhook takes the pod for one of Windows.
+// windowsByEKS reports whether the webhook treats the pod as a Windows pod.
 func windowsByEKS(pod *corev1.Pod) bool {
 	return pod.Spec.NodeSelector["kubernetes.io/os"] == "windows" || pod.Spec.NodeSelector["beta.kubernetes.io/os"] == "windows"
 }

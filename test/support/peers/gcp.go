@@ -28,9 +28,9 @@ type GCP struct {
 	TokenExpiration int64 `json:"tokenExpiration,omitempty"`
 	// GCPDefaultRegion is empty by default: the variable is then set, and empty.
 	GCPDefaultRegion string `json:"gcpDefaultRegion,omitempty"`
-	// Newest makes it the webhook after the pull requests 152 and 155, which follow version 0.7.0: the
-	// mode direct gives gcloud its variables and its directory, and is the default. Their source was
-	// not available, so this follows their descriptions.
+	// Newest selects the webhook after the pull requests 152 and 155, which follow version 0.7.0:
+	// the mode direct also sets the variables and the directory of gcloud, and is the default.
+	// Their source was not available, so this follows their descriptions.
 	Newest bool `json:"newest,omitempty"`
 	// DefaultInjectionMode is direct by default. Only the newest webhook has it.
 	DefaultInjectionMode string `json:"defaultInjectionMode,omitempty"`
@@ -193,7 +193,7 @@ func (i *gcpIdentity) project() string {
 	return ""
 }
 
-// credentialVolume has the credential file of the direct mode.
+// credentialVolume returns the volume with the credential file of the direct mode.
 func credentialVolume(prefix string) corev1.Volume {
 	return corev1.Volume{Name: directVolume, VolumeSource: corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{
 		DefaultMode: new(gcpMode),

@@ -19,8 +19,8 @@ import (
 // NewHandler returns a handler that responds to admission reviews of new pods as the
 // webhook does. It reads each ServiceAccount from the API server.
 //
-// Like the webhooks, it compares the pod as it arrived with the pod that its own types
-// can hold. So fields that are newer than those types are lost.
+// Like the webhooks, it compares the pod that it received with the pod that its own
+// types can represent, so fields that are newer than those types are lost.
 func NewHandler(p Peer, client kubernetes.Interface) http.Handler {
 	return &admission.Webhook{Handler: admission.HandlerFunc(func(ctx context.Context, request admission.Request) admission.Response {
 		var pod corev1.Pod
@@ -42,8 +42,8 @@ func NewHandler(p Peer, client kubernetes.Interface) http.Handler {
 	})}
 }
 
-// accountOf returns the ServiceAccount, nil if it does not exist. For Azure's webhook,
-// the name is default if it is empty.
+// accountOf returns the ServiceAccount, or nil if it does not exist. For Azure's
+// webhook, the name is default if it is empty.
 func accountOf(ctx context.Context, p Peer, client kubernetes.Interface, namespace, name string) (*corev1.ServiceAccount, error) {
 	if _, azure := p.(*Azure); azure {
 		name = cmp.Or(name, "default")

@@ -1,10 +1,10 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package peers has stand-ins for the webhooks whose annotations Lanyard adopts. Each
-// leaves a pod as that webhook does: the same volumes, mounts and variables in the
+// Package peers contains stand-ins for the webhooks whose annotations Lanyard adopts.
+// Each changes a pod as that webhook does: the same volumes, mounts and variables in the
 // same order, the same rules for existing variables and mounts, and the same faults. The
-// code is Lanyard's own, written after a description of the webhooks.
+// code is Lanyard's own, based on a description of the webhooks.
 package peers
 
 import (

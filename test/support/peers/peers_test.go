@@ -23,9 +23,9 @@ import (
 type testCase struct {
 	// flags are those of Flags.
 	flags string
-	// account has the annotations of the ServiceAccount; "none" for no ServiceAccount.
+	// account contains the annotations of the ServiceAccount; "none" means no ServiceAccount.
 	account string
-	// pod has the metadata and the spec of the pod, want those after the webhook.
+	// pod contains the metadata and the spec of the pod, and want those after the webhook.
 	pod, want string
 	// denied is a part of the error, or "" if there is none.
 	denied string

@@ -1,8 +1,8 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package podstream creates pods all the time, and counts their outcomes while the webhook
-// is disturbed.
+// Package podstream creates pods continuously while the webhook is disturbed, and counts
+// their outcomes.
 package podstream
 
 import (
@@ -34,7 +34,7 @@ type Counts struct {
 	Identity, NoIdentity Outcome
 }
 
-// Pods returns the number of pods, whatever became of them.
+// Pods returns the number of pods, whatever their outcome.
 func (c *Counts) Pods() int { return c.Identity.pods() + c.NoIdentity.pods() }
 
 // Outcome holds the results for one kind of pod.
@@ -129,7 +129,7 @@ func (s *Stream) Await(ctx context.Context, n int, count func(*Counts) int) erro
 	})
 }
 
-// More waits until so many pods more have been counted.
+// More waits until this many more pods have been counted.
 func (s *Stream) More(ctx context.Context, pods int) error {
 	s.mu.Lock()
 	pods += s.counts.Pods()
@@ -149,9 +149,9 @@ func CreateServiceAccount(ctx context.Context, client typedcorev1.ServiceAccount
 	return errors.Join(last, err)
 }
 
-// WaitLabelled waits until the API server labels a ServiceAccount that asks for an identity,
-// as the policies of deploy/policies make it do. One that is written before would stay without
-// the label, and its pods without credentials.
+// WaitLabelled waits until the policies of deploy/policies make the API server label a
+// ServiceAccount that asks for an identity. One that is written earlier would never get the
+// label, and its pods no credentials.
 func WaitLabelled(ctx context.Context, client kubernetes.Interface) error {
 	ctx, cancel := context.WithTimeout(ctx, controlplane.Patience)
 	defer cancel()
@@ -223,8 +223,8 @@ func (s *Stream) create(ctx context.Context, i int) {
 	}
 }
 
-// Create creates a pod in a dry run. It does not retry: client-go does, after a
-// denial that is worth a second try.
+// Create creates a pod in a dry run. It does not retry, but client-go does after some
+// denials.
 func Create(ctx context.Context, client kubernetes.Interface, namespace string, pod *corev1.Pod) (*corev1.Pod, error) {
 	created := new(corev1.Pod)
 	err := client.CoreV1().RESTClient().Post().Namespace(namespace).Resource("pods").MaxRetries(0).

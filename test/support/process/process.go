@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	// stopTimeout is the time in which a process must end after SIGTERM. Only one that hangs
+	// stopTimeout is how long a process may take to end after SIGTERM. Only one that hangs
 	// takes as long.
 	stopTimeout = 5 * time.Minute
 	// tailBytes limits the part of a log that Tail returns.
@@ -75,8 +75,8 @@ func (p *Process) PID() int { return p.cmd.Process.Pid }
 // Signal sends a signal to the process.
 func (p *Process) Signal(s os.Signal) error { return p.cmd.Process.Signal(s) }
 
-// Suspend stops the process until Resume. No thread of it runs when Suspend returns: a signal
-// only begins that, and the threads of a busy machine go on for some time.
+// Suspend stops the process until Resume. It waits until no thread runs, because on a busy
+// machine, threads continue for some time after the signal.
 func (p *Process) Suspend() error {
 	if err := p.Signal(syscall.SIGSTOP); err != nil {
 		return fmt.Errorf("suspend %s: %w", filepath.Base(p.cmd.Path), err)

@@ -51,7 +51,7 @@ func TestProcess(t *testing.T) {
 	}
 }
 
-// The script counts in its log.
+// The script writes numbers to its log.
 func TestASuspendedProcessDoesNothing(t *testing.T) {
 	t.Parallel()
 	start := func() *Process {

@@ -68,7 +68,7 @@ func TestReadReadsTheFieldsForDecisions(t *testing.T) {
 	}
 }
 
-// Of two members of the same name in other objects, the last one counts, as in encoding/json.
+// In other objects, the last of two members with the same name counts, as in encoding/json.
 func TestTheLastOfTwoMembersCounts(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]bool{
@@ -97,7 +97,7 @@ func TestTheFormerNameOfTheServiceAccountsField(t *testing.T) {
 	}
 }
 
-// full has each field that is read.
+// full contains each field that is read.
 const full = `{"metadata":{"name":"a","generateName":"b","annotations":{"lanyard.dev/injected":"aws","other.dev/x":"y"},"labels":{"lanyard.dev/inject":"false","lanyard.dev/identity":"injected"}},
 "spec":{"serviceAccountName":"c","os":{"name":"windows"},
 "volumes":[{"name":"t","projected":{"defaultMode":420,"sources":[
@@ -156,7 +156,7 @@ func TestReadAllReadsAllFields(t *testing.T) {
 	}
 }
 
-// A pod of an API server may have more than a decision has memory for.
+// A pod that an API server has stored may exceed the limits of a decision.
 func TestReadAllHasNoLimits(t *testing.T) {
 	t.Parallel()
 	list := func(n int) string { return "[{}" + strings.Repeat(",{}", n-1) + "]" }
@@ -175,7 +175,7 @@ func TestReadAllHasNoLimits(t *testing.T) {
 	}
 }
 
-// A decision about a pod that ReadAll has read has the limits of any other.
+// The limits also apply to a decision about a pod that ReadAll has read.
 func TestReadListsChecksTheLimitsOfReadAll(t *testing.T) {
 	t.Parallel()
 	list := func(n int) string { return "[{}" + strings.Repeat(",{}", n-1) + "]" }
@@ -264,7 +264,7 @@ func TestACloneHasItsOwnReadOnlyVolumes(t *testing.T) {
 	}
 }
 
-// Unknown members of a manifest do not make a file a token.
+// Unknown members of a manifest do not turn a file into a token.
 func TestATokenIsNoFile(t *testing.T) {
 	t.Parallel()
 	p, err := pod.ReadAll([]byte(`{"spec":{"volumes":[{"projected":{"sources":[

@@ -30,7 +30,7 @@ import (
 const (
 	// operation is the action, of the version of the API.
 	operation, version = "AssumeRoleWithOIDC", "2015-04-01"
-	// lifetime is the lifetime of a session, if the caller asks for none.
+	// lifetime is the lifetime of a session if the caller does not request one.
 	lifetime = time.Hour
 )
 

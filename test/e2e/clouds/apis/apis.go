@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package apis emulates the APIs of Anthropic, OpenAI and Snowflake, which accept Kubernetes
-// tokens in place of keys. Not all of their errors are documented: the emulator uses codes
+// tokens instead of keys. Not all of their errors are documented: the emulator uses codes
 // that the SDKs know, and its own messages.
 package apis
 
@@ -28,7 +28,7 @@ const invalidRequest = "invalid_request"
 // lifetime is the lifetime of a credential.
 const lifetime = time.Hour
 
-// expected are the claims of the tokens that an API trusts.
+// expected contains the claims of the tokens that an API trusts.
 type expected struct {
 	issuer, subject string
 	audiences       []string
@@ -106,8 +106,8 @@ func (v *verifier) issue(prefix string) string {
 	return credential
 }
 
-// use returns a handler that lists models for requests with a credential that was issued.
-// Other requests get the status 401.
+// use returns a handler that lists models for requests with an issued credential. Other
+// requests get the status 401.
 func (v *verifier) use(models string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		credential, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
@@ -126,7 +126,7 @@ func (v *verifier) use(models string) http.HandlerFunc {
 }
 
 // exchange handles a request for a token at a token endpoint. decide completes the journal
-// entry. The token has the prefix, and the response the fields in addition.
+// entry. The token starts with the prefix, and the response also contains the fields.
 func (v *verifier) exchange(w http.ResponseWriter, r *http.Request, entry journal.Entry, body any, decide func(*journal.Entry) *journal.Failure, prefix string, fields map[string]any) {
 	failure := &journal.Failure{Status: http.StatusBadRequest, Code: invalidRequest, Message: "the body is malformed"}
 	if err := json.NewDecoder(r.Body).Decode(body); err == nil {

@@ -147,8 +147,8 @@ func TestExchange(t *testing.T) {
 	}
 }
 
-// ask sends a request, and returns the entry of the journal, which must have what the
-// response has.
+// ask sends a request, and returns the entry of the journal, which must agree with the
+// response.
 func ask(t *testing.T, cluster *issuertest.Cluster, url, body string) journal.Entry {
 	t.Helper()
 	recorder := journaltest.New()

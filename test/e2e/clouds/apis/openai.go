@@ -73,7 +73,7 @@ func (o *openAI) token(w http.ResponseWriter, r *http.Request) {
 // check compares a token with the provider and its mappings to the service account.
 func (o *openAI) check(r *http.Request, provider *trust.IdentityProvider, token, serviceAccount string, entry *journal.Entry) *distrust {
 	result := &distrust{part: ofSubject}
-	// Nobody can use a service account without a mapping.
+	// A service account without a mapping cannot be used.
 	mappings := append(slices.Clone(provider.Mappings), trust.ServiceAccountMapping{ServiceAccountID: serviceAccount})
 	for _, mapping := range mappings {
 		if mapping.ServiceAccountID != serviceAccount {

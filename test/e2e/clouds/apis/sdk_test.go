@@ -71,8 +71,8 @@ func TestTheSDKs(t *testing.T) {
 	}
 }
 
-// Without the variables, the SDKs ask no API: they do not send the token that every pod
-// has, which is for the API server of the cluster.
+// Without the variables, the SDKs call no API: they must not send the token that every
+// pod has for the API server of the cluster.
 func checkNothingIsSent(t *testing.T, program, name string) {
 	t.Helper()
 	recorder := journaltest.New()

@@ -21,7 +21,7 @@ const snowflakeAudience = "snowflakecomputing.com"
 const loginFailed = "390100"
 
 // snowflake is the login of a Snowflake account. Snowflake finds the user by the claims
-// of the token: the driver sends no name.
+// of the token, because the driver sends no name.
 //
 // API: https://docs.snowflake.com/en/user-guide/workload-identity-federation
 type snowflake struct {
@@ -88,7 +88,7 @@ func refuse(message string) *journal.Failure {
 	return &journal.Failure{Status: http.StatusOK, Code: loginFailed, Message: message}
 }
 
-// decide finds the user whose claims the token has, and completes the journal entry.
+// decide finds the user that trusts the claims of the token, and completes the journal entry.
 func (s *snowflake) decide(r *http.Request, d *login, entry *journal.Entry) *journal.Failure {
 	if !strings.EqualFold(d.Account, s.config.Account) || d.Authenticator != "WORKLOAD_IDENTITY" || d.Provider != "OIDC" || d.Token == "" {
 		return refuse("the login is not complete: want the account, and a token of the provider OIDC")

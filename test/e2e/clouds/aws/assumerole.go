@@ -12,7 +12,7 @@ import (
 	"github.com/lanyard-dev/lanyard/test/e2e/clouds/journal"
 )
 
-// sessions are those that were issued, by their access key IDs.
+// sessions contains the issued sessions, by their access key IDs.
 type sessions struct {
 	mu  sync.Mutex
 	all map[string]issued

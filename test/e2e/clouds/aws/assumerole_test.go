@@ -31,7 +31,7 @@ const (
 	host    = "sts.eu-central-1.amazonaws.com"
 )
 
-// chained is a fixture in which reader may assume backup, and backup archive.
+// chained returns a fixture in which reader may assume backup, and backup may assume archive.
 func chained(t *testing.T) fixture {
 	t.Helper()
 	f := fixture{key: issuertest.RSA(t, "key-1"), journal: journaltest.New()}

@@ -1,9 +1,9 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package aws emulates the actions AssumeRoleWithWebIdentity, for Kubernetes tokens,
-// and AssumeRole, for the credentials that it issued, of AWS STS, with the checks and
-// responses of the real service.
+// Package aws emulates two actions of AWS STS, with the checks and responses of the
+// real service: AssumeRoleWithWebIdentity, for Kubernetes tokens, and AssumeRole, for
+// the credentials that it issued.
 //
 // API: https://docs.aws.amazon.com/STS/latest/APIReference/API_AssumeRoleWithWebIdentity.html
 // and API_AssumeRole.html
@@ -87,7 +87,7 @@ func (s *STS) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.NotFound(w, r)
 		return
 	}
-	// The signature is for the body.
+	// The signature covers the body.
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	if err != nil || r.ParseForm() != nil {
@@ -111,7 +111,7 @@ func (s *STS) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.journal.Send(w, r, granted(entry, session))
 }
 
-// maxBody is more than a call has.
+// maxBody is larger than the body of any call.
 const maxBody = 1 << 20
 
 func badRequest(code, message string) *journal.Failure {

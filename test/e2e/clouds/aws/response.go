@@ -24,7 +24,7 @@ const namespace = "https://sts.amazonaws.com/doc/2011-06-15/"
 // session is the result of a successful call.
 type session struct {
 	XMLName xml.Name // of the operation
-	// The first three are not of AssumeRole.
+	// AssumeRole does not have the first three.
 	SubjectFromWebIdentityToken string `xml:",omitempty"`
 	Audience                    string `xml:",omitempty"`
 	Provider                    string `xml:",omitempty"`

@@ -30,8 +30,8 @@ import (
 	emulated "github.com/lanyard-dev/lanyard/test/e2e/clouds/trust"
 )
 
-// config are the settings of the webhook: names of roles and of service accounts, and a
-// custom provider.
+// config contains settings of the webhook for names of roles and of service accounts,
+// and a custom provider.
 const config = `
 aws-role-arn-prefix: arn:aws:iam::123456789012:role/
 gcp-default-project: my-project
@@ -158,8 +158,8 @@ func newTerminal(t *testing.T, annotations map[string]string, trusted emulated.T
 	return u
 }
 
-// check runs lanyard check --exchange, and returns the exit code and the output, in which
-// no token may be.
+// check runs lanyard check --exchange, and returns the exit code and the output, which
+// must contain no token.
 func (u *terminal) check(t *testing.T, args ...string) (code int, out string) {
 	t.Helper()
 	var stdout, stderr bytes.Buffer

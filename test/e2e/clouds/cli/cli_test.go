@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package cli_test tests the packages behind lanyard trust and lanyard token with the
-// emulated clouds: with the trust that one prints, the clouds issue a credential to the
-// other.
+// emulated clouds: with the trust that lanyard trust prints, the clouds issue a
+// credential to lanyard token.
 package cli_test
 
 import (

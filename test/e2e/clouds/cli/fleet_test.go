@@ -42,8 +42,8 @@ import (
 	"github.com/lanyard-dev/lanyard/test/support/process"
 )
 
-// standIn is the part of "aws s3api put-object" that the commands of lanyard need. A condition that
-// does not hold is an error, as of S3.
+// standIn is the part of "aws s3api put-object" that the commands of lanyard need. It fails if a
+// condition does not hold, as S3 does.
 const standIn = `#!/bin/sh
 set -eu
 [ "$1 $2" = "s3api put-object" ]
@@ -324,7 +324,7 @@ func (f *fleet) expectExchange(context string, code int, want ...string) {
 	}
 }
 
-// Two clusters sign with keys of their own, and have one issuer, which the clouds trust once.
+// Two clusters sign with their own keys, and share an issuer, which the clouds trust once.
 func TestFleet(t *testing.T) {
 	t.Setenv("KUBECACHEDIR", t.TempDir())
 	f := newFleet(t)
@@ -332,8 +332,8 @@ func TestFleet(t *testing.T) {
 	eu, us := f.start(map[string]string{"eu": f.newKey("eu"), "us": usPublic})
 	accepted := []string{"AWS accepts the token", "Azure accepts the token", "Google Cloud accepts the token"}
 
-	// Both want to be the first. The one that comes second must look again. The key of us is
-	// published from its file, as before the cluster exists.
+	// Both try to be the first, and the second must read the documents again. The key of us
+	// is published from its file, as before the cluster exists.
 	publishEU, publishUS := []string{"--context", "eu"}, []string{"--public-key", usPublic}
 	first, second := f.prepare(publishEU...), f.prepare(publishUS...)
 	f.mustUpload(first)
@@ -342,7 +342,7 @@ func TestFleet(t *testing.T) {
 	}
 	expectKeys(t, f.published(), eu)
 
-	// Two others at once: neither loses the key of the other, nor that of eu.
+	// When two others publish at once, no key is lost.
 	first, second = f.prepare(publishUS...), f.prepare("--public-key", otherPublic)
 	f.mustUpload(second)
 	if err := f.upload(first); err == nil || !strings.Contains(err.Error(), "PreconditionFailed") {
@@ -355,7 +355,7 @@ func TestFleet(t *testing.T) {
 	}
 	other := slices.DeleteFunc(all, func(id string) bool { return id == eu || id == us })[0]
 
-	// Whoever does not know of the fleet writes nothing.
+	// Without --fleet, nothing is written.
 	code, out, errOut := f.lanyard("trust", "issuer", "--context", "eu", "--to", "s3://fleet", "--ca-file", f.ca)
 	if code != command.ExitFailed || out != "" || !strings.Contains(errOut, "pass --fleet to keep them; otherwise, pass --remove-key") {
 		t.Errorf("without --fleet: got %d, %q and %q, want an error with both ways", code, out, errOut)
@@ -371,7 +371,7 @@ func TestFleet(t *testing.T) {
 	}
 	f.expectDifferences(t)
 
-	// us is gone. Its tokens are worthless, and eu does not notice.
+	// us is gone. Its tokens are no longer accepted, and those of eu still are.
 	f.mustUpload(f.prepare(append(publishEU, "--remove-key", us)...))
 	expectKeys(t, f.published(), eu)
 	f.expectExchange("eu", command.ExitOK, accepted...)

@@ -40,7 +40,7 @@ func cloudOf[C any, H http.Handler](build func(C, *issuer.Issuer, *journal.Journ
 }
 
 // clouds returns all clouds with the configured trust. vault.example.com stands for a
-// server of the users', and example-production is an account of Snowflake.
+// server of the users, and example-production is an account of Snowflake.
 func clouds(config *trust.Trust) []cloud {
 	return []cloud{
 		cloudOf(aws.New, config.AWS, "sts.amazonaws.com", "sts.ap-southeast-2.amazonaws.com", "sts.eu-central-1.amazonaws.com",
@@ -69,7 +69,7 @@ func Hosts() []string {
 
 // Environment returns the variables, as NAME=VALUE, that make the SDKs of each language trust
 // the CA in a file, and that disable metadata servers and credential files in the home
-// directory. Nothing outside of the emulators is asked.
+// directory. The SDKs then send no requests to anything but the emulators.
 func Environment(ca string) []string {
 	return []string{
 		"SSL_CERT_FILE=" + ca,

@@ -184,7 +184,7 @@ func TestExchangeIsGranted(t *testing.T) {
 	}
 }
 
-// Google reads no issuer for which keys were uploaded.
+// If keys were uploaded, Google does not read the issuer.
 func TestExchangeWithUploadedKeys(t *testing.T) {
 	t.Parallel()
 	uploaded, renewed := issuertest.RSA(t, "key-1"), issuertest.RSA(t, "key-2")

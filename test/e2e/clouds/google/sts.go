@@ -133,9 +133,8 @@ func checkForm(form url.Values) *journal.Failure {
 	return nil
 }
 
-// refuses returns a failure if the provider does not accept the token; err is
-// the result of its verification. The messages are those that were observed
-// from the real service.
+// refuses returns a failure if the provider does not accept the token; err is the
+// result of its verification. The messages were observed at the real service.
 func (p provider) refuses(token issuer.Token, err error) *journal.Failure {
 	switch {
 	case errors.Is(err, issuer.ErrMalformed):

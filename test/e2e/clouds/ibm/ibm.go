@@ -94,8 +94,8 @@ func missing(message, details string) *failure {
 	return &failure{journal.Failure{Status: http.StatusBadRequest, Code: "BXNIM0109E", Message: message}, details}
 }
 
-// notEligible returns the failure for a token that the profile does not trust. It is
-// the only one whose text is public.
+// notEligible returns the failure for a token that the profile does not trust. Only the
+// text of this failure is public.
 func notEligible(format string, args ...any) *failure {
 	return &failure{
 		journal.Failure{Status: http.StatusBadRequest, Code: "BXNIM0398E", Message: "Selected trusted profile not eligible."}, fmt.Sprintf(format, args...),

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command real gets credentials from real accounts of AWS, Azure and Google for an injected pod,
-// and requires that they refuse another pod. README.md has the registrations at the clouds. The
-// test takes the same steps with the emulators.
+// and requires that they refuse another pod. README.md describes the registrations at the
+// clouds. The test performs the same steps with the emulators.
 package main
 
 import (
@@ -34,7 +34,7 @@ func main() {
 	}
 }
 
-// settings say what is registered at the clouds.
+// settings describes what is registered at the clouds.
 type settings struct {
 	// issuer is where the public key is published.
 	issuer string
@@ -43,7 +43,7 @@ type settings struct {
 	// annotations are those of both ServiceAccounts.
 	annotations map[string]string
 
-	// caFile and environment lead to the emulators. They are empty for the clouds.
+	// caFile and environment redirect to the emulators. They are empty for the clouds.
 	caFile      string
 	environment []string
 }

@@ -41,7 +41,7 @@ func (r *runner) reports(ctx context.Context, account string) (map[string]report
 		return nil, err
 	}
 	command := exec.CommandContext(ctx, r.program, clouds()...)
-	// Nothing of the machine, which may have an identity of its own.
+	// Use nothing of the machine, which may have its own identity.
 	command.Env = append([]string{"HOME=/nonexistent", "AWS_EC2_METADATA_DISABLED=true", "NO_GCE_CHECK=true"}, r.environment...)
 	for _, v := range pod.Spec.Containers[0].Env {
 		if v.ValueFrom != nil {
@@ -92,7 +92,7 @@ func (r *runner) writeFiles(ctx context.Context, pod *corev1.Pod) error {
 	return nil
 }
 
-// sources returns what the volume at the mount path consists of.
+// sources returns the sources of the volume at the mount path.
 func (r *runner) sources(pod *corev1.Pod) []corev1.VolumeProjection {
 	for _, mount := range pod.Spec.Containers[0].VolumeMounts {
 		for i := range pod.Spec.Volumes {
@@ -133,8 +133,9 @@ func (r *runner) writeFile(path, content string) error {
 // clouds returns the clouds, as the program with the SDKs names them.
 func clouds() []string { return []string{"aws", "azure", "gcp"} }
 
-// refusals are the codes with which the clouds refuse another subject. A network error is none.
-// The last one is of the impersonation: any subject of the pool gets a federated token.
+// refusals returns the codes with which the clouds refuse another subject. A network error is
+// not one of them. Google refuses the impersonation, because any subject of the pool gets a
+// federated token.
 func refusals() map[string]string {
 	return map[string]string{"aws": "AccessDenied", "azure": "AADSTS700213", "gcp": "PERMISSION_DENIED"}
 }

@@ -38,7 +38,7 @@ const (
 	provider = "projects/123456789012/locations/global/workloadIdentityPools/lanyard-clouds/providers/static"
 	email    = "lanyard-clouds@my-project.iam.gserviceaccount.com"
 
-	// exampleIssuer is public for lanyard trust, which the test's issuer is not: Google would need its
+	// exampleIssuer is public for lanyard trust. The test's issuer is not, so Google would need its
 	// keys.
 	exampleIssuer = "https://issuer.example.com"
 )
@@ -89,7 +89,7 @@ gcp: no credential for ServiceAccount other: PERMISSION_DENIED
 	}
 }
 
-// page has the commands of README.md.
+// page contains the commands of README.md.
 type page struct {
 	text string
 	dir  string

@@ -116,8 +116,8 @@ func (r *runner) startAPIServer(ctx context.Context) (err error) {
 	return nil
 }
 
-// checkIssuer compares the published documents with the API server: with another key, each cloud
-// would have an error of its own.
+// checkIssuer compares the published documents with the API server, because with another key,
+// each cloud would return a different error.
 func (r *runner) checkIssuer(ctx context.Context) error {
 	own, err := cloud.FromCluster(ctx, r.client.CoreV1().RESTClient())
 	if err != nil {

@@ -35,7 +35,7 @@ const (
 var trusted []byte
 
 // languagesVariable names the SDK programs. Those for Node.js and Python are in images that
-// hack/images.sh has made.
+// hack/images.sh builds.
 const languagesVariable = "SDK_LANGUAGES"
 
 var languages = map[string]func(t *testing.T, directory string) *exec.Cmd{
@@ -178,7 +178,7 @@ func newPod(t *testing.T, directory string) *pod {
 // token returns the file of a cloud's token.
 func (p *pod) token(cloud string) string { return filepath.Join(p.directory, cloud) }
 
-// replaceTokens replaces all tokens. No reader sees a part of one.
+// replaceTokens replaces all tokens, each atomically.
 func (p *pod) replaceTokens(t *testing.T, id string) {
 	t.Helper()
 	for cloud, audience := range audiences {

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package troubleshooting compares docs/troubleshooting with other software. It causes the
-// errors of cloud-denies.md at the emulated clouds. It has no code besides the tests.
+// errors of cloud-denies.md at the emulated clouds. It contains only tests.
 package troubleshooting
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/lanyard-dev/lanyard/test/e2e/clouds/trust"
 )
 
-// cause makes one thing of an attempt wrong. want is the error on the page.
+// cause breaks one part of an attempt. want is the error on the page.
 type cause struct {
 	want   string
 	change func(t *testing.T, a *attempt)
@@ -121,7 +121,7 @@ func TestNothingWrongIsGranted(t *testing.T) {
 	}
 }
 
-// Every error must be in one item, and the item must be about its cause.
+// Every error must match exactly one item, and that item must describe its cause.
 func TestItemsDescribeTheirCauses(t *testing.T) {
 	t.Parallel()
 	items := readErrors(t)

@@ -18,7 +18,7 @@ const pages = "../../../../docs/troubleshooting/"
 type item struct {
 	line  int
 	cloud string
-	// code is the code of the cloud, and message is in its message.
+	// code is the code of the cloud, and message is a part of its message.
 	code, message string
 }
 

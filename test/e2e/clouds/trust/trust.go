@@ -200,7 +200,7 @@ type WorkloadIdentityPoolProvider struct {
 // OIDC is the identity provider of a WorkloadIdentityPoolProvider.
 type OIDC struct {
 	IssuerURI string `json:"issuerUri"`
-	// JWKSJSON are uploaded keys. Without them, the keys of the issuer count.
+	// JWKSJSON contains uploaded keys. Without them, the keys of the issuer are used.
 	JWKSJSON string `json:"jwksJson,omitempty"`
 	// AllowedAudiences defaults to the provider's full name, with and without
 	// https:.

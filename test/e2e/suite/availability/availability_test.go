@@ -25,8 +25,8 @@ import (
 const (
 	// perSecond is the number of pods per second, if the machine can create so many.
 	perSecond = 100
-	// fewest is the least number of pods for each event, with those directly before and
-	// after it, which are at least around.
+	// fewest is the minimum number of pods for each event, including at least around
+	// pods directly before it and after it.
 	fewest, around = 500, 100
 	// abuseTime is how long the replicas are abused.
 	abuseTime = 10 * time.Second
@@ -46,8 +46,8 @@ var _ = DescribeTableSubtree("Installed with", Ordered, func(install method) {
 	}
 
 	// during returns the results of the pods that were created while do ran, and directly
-	// before and after it. None may be created without credentials that it asks for, and
-	// only those may be denied, by the guard.
+	// before and after it. None may be created without the credentials that it asks for,
+	// and the guard may only deny pods that ask for them.
 	during := func(ctx context.Context, event string, do func()) podstream.Counts {
 		GinkgoHelper()
 		stream.Counts()
@@ -236,7 +236,7 @@ func newNamespace(ctx context.Context) string {
 	return created.Name
 }
 
-// abuseReplicas sends a mixture of loads to each replica, and another one to the API
+// abuseReplicas sends one mixture of loads to each replica, and another to the API
 // server.
 func abuseReplicas(ctx context.Context, replicas []corev1.Pod, namespace string) {
 	GinkgoHelper()

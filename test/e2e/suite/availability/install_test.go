@@ -20,7 +20,7 @@ import (
 type method struct {
 	// tool is helm or kustomize.
 	tool string
-	// certificates is selfManaged, whose certificates are renewed soon, or certManager.
+	// certificates is selfManaged, with certificates that are renewed soon, or certManager.
 	certificates string
 }
 
@@ -30,7 +30,7 @@ const (
 	selfManaged = "self-managed"
 	certManager = "cert-manager"
 
-	// They are renewed after two thirds. The last third is for a busy machine.
+	// They are renewed after two thirds of this time. The last third is for a busy machine.
 	caDuration, certificateDuration = "120s", "40s"
 )
 

@@ -27,7 +27,7 @@ var (
 )
 
 var _ = Describe("lanyard in a terminal", Ordered, ContinueOnFailure, func() {
-	// Not AfterAll: the cleanup of the last spec would be after it.
+	// AfterAll would run before the cleanup of the last spec.
 	BeforeAll(func() {
 		DeferCleanup(func(ctx SpecContext) {
 			for len(ends) > 0 {
@@ -170,8 +170,8 @@ var _ = Describe("lanyard in a terminal", Ordered, ContinueOnFailure, func() {
 			scale(ctx, "2")
 			Expect(cluster.WaitInjected(ctx, shop, "cart")).To(Succeed())
 		})
-		// For a moment, the node still forwards calls to the last replica, and the error
-		// is another error.
+		// For a moment, the node still forwards calls to the last replica, which results
+		// in another error.
 		Eventually(ctx, callWebhook).Should(MatchError(ContainSubstring("connection refused")))
 		// The API server learns later that the guard is whole again.
 		Eventually(ctx, createPod).Should(MatchError(ContainSubstring("lanyard-guard-pods")))
@@ -203,7 +203,7 @@ func scale(ctx context.Context, replicas string) {
 	Expect(err).NotTo(HaveOccurred())
 }
 
-// callWebhook lets the API server call the webhooks of all installations, by a dry run.
+// callWebhook makes the API server call the webhooks of all installations, with a dry run.
 func callWebhook(ctx context.Context) error {
 	return dryRun(ctx, map[string]string{"lanyard.dev/probe": "true"})
 }

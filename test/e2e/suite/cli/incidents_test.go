@@ -69,7 +69,8 @@ func incidents() {
 			return
 		}
 		namespace := "incident-" + i.ID
-		// The pods are never looked into: they need no restricted profile.
+		// The containers of the pods do not matter, so they need not comply with the profile
+		// restricted.
 		Expect(cluster.CreateNamespace(ctx, namespace, map[string]string{"pod-security.kubernetes.io/enforce": "baseline"})).To(Succeed())
 		DeferCleanup(func(ctx SpecContext) error { return cluster.DeleteNamespace(ctx, namespace) })
 		if i.Undo != "" {

@@ -23,20 +23,20 @@ type recording struct {
 	// command is what the user types.
 	command string
 	code    int
-	// verbatim is for output that lanyard does not lay out: scripts and manifests.
+	// verbatim is set for output that lanyard does not format: scripts and manifests.
 	verbatim bool
 	// before prepares the cluster in each terminal.
 	before func(ctx context.Context)
 }
 
-// page is a page of recordings, in testdata/pages. The pages in docs/cli have excerpts of
-// them, which test/docs compares.
+// page is a page of recordings, in testdata/pages. The pages in docs/cli contain excerpts
+// of them, which test/docs compares.
 type page struct {
 	name, title string
 	text        strings.Builder
 }
 
-// pages are all, by their names.
+// pages contains all pages by name.
 var pages = map[string]*page{}
 
 // newPage adds a page.
@@ -80,13 +80,13 @@ func (p *page) record(ctx context.Context, r *recording) {
 	}
 }
 
-// changing are the parts of an output that differ between clusters or runs, and what
-// stands for them on the pages. Both are equally long, so that columns line up.
+// changing lists the parts of an output that differ between clusters or runs, and their
+// replacements on the pages. Both are equally long, so that columns line up.
 var changing = []struct {
 	pattern *regexp.Regexp
 	text    string
 }{
-	// The build of a release has links to its version.
+	// The build of a release links to its version.
 	{regexp.MustCompile(`/blob/v[^/]+/`), "/blob/main/"},
 	{regexp.MustCompile(`20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ`), "2026-01-02T03:04:05Z"},
 	// The line is not wrapped, so it may have another length.

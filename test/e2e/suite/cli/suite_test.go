@@ -1,9 +1,9 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cli_test runs the commands of lanyard in terminals, with and without
-// colours, against a whole cluster and emulated clouds. What the terminals show is
-// compared with the recordings in testdata/pages; the flag -update writes them.
+// Package cli_test runs the commands of lanyard in terminals, with and without colours,
+// against a whole cluster and emulated clouds. It compares the screens with the
+// recordings in testdata/pages, which the flag -update writes.
 package cli_test
 
 import (
@@ -45,7 +45,7 @@ var (
 	cluster *framework.Cluster
 	clouds  *framework.Clouds
 	install = framework.Install{Values: []string{"shutdownDelaySeconds=0"}}
-	// user is who types the commands: their directory, and their environment.
+	// user is the user who types the commands: their directory, and their environment.
 	user struct {
 		directory   string
 		environment []string
@@ -69,7 +69,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	var err error
 	cluster, err = framework.Connect()
 	Expect(err).NotTo(HaveOccurred())
-	// status lists all namespaces, also those that other suites are deleting.
+	// status lists all namespaces, including those that other suites are deleting.
 	Eventually(ctx, terminating).Should(BeEmpty())
 	clouds, err = cluster.StartClouds(ctx, trust)
 	Expect(err).NotTo(HaveOccurred())

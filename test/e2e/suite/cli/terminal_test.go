@@ -19,14 +19,14 @@ import (
 	"github.com/lanyard-dev/lanyard/test/e2e/framework"
 )
 
-// terminal is one that the commands run in.
+// terminal is a terminal in which the commands run.
 type terminal struct {
 	columns int
 	// colour is false for a user who set NO_COLOR.
 	colour bool
 }
 
-// terminals are all; the recordings are made in the first one.
+// terminals contains all terminals. The recordings are made in the first one.
 var terminals = []terminal{{80, false}, {80, true}, {120, false}, {120, true}}
 
 // patience limits a command, and a script of an incident, which waits for rollouts.
@@ -86,8 +86,8 @@ func plain(shown string) string {
 // nextStep matches the line of a next step.
 var nextStep = regexp.MustCompile("^(    |  -> )")
 
-// tooWide returns the lines that a terminal would break. One long word, such as a link, and a next
-// step are not broken by lanyard: they could not be copied any more.
+// tooWide returns the lines that a terminal would break. lanyard does not break a long word, such
+// as a link, or a next step, because users could no longer copy it.
 func tooWide(shown string, columns int) []string {
 	var found []string
 	for line := range strings.Lines(shown) {

@@ -50,7 +50,7 @@ type person struct {
 	name string
 	// as is the user of the API server; an administrator if empty.
 	as string
-	// more are commands of this user only, by their headings.
+	// more contains commands that only this user runs, by their headings.
 	more map[string][]string
 	// untrue are statements that are false for this user.
 	untrue []string
@@ -244,9 +244,9 @@ func secondInstallation(ctx context.Context) {
 	Eventually(ctx, callWebhook).Should(Succeed())
 }
 
-// disconnect lets the API server call the webhook at a port where nothing listens, until
-// the end of the spec. A new port of the Service needs a new connection; those to the
-// right port would go on.
+// disconnect makes the API server call the webhook at a port where nothing listens,
+// until the end of the spec. It changes the port of the Service, so that the API server
+// opens new connections.
 func disconnect(ctx context.Context) {
 	GinkgoHelper()
 	service := cluster.CoreV1().Services(framework.Namespace)

@@ -22,7 +22,7 @@ import (
 )
 
 var _ = It("injects each of 100 pods while the replicas are killed", func(ctx SpecContext) {
-	// A node of two cores takes minutes to run a hundred pods: most of them are created only.
+	// A node of two cores takes minutes to run a hundred pods, so most of them are only created.
 	const name, running, created = "100 pods, replicas killed", 20, 80
 	const steps = 2
 	want := expect.Outcomes{journal.AWS: expect.Granted(identities.Role)}

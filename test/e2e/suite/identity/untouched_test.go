@@ -72,7 +72,7 @@ var _ = Describe("Lanyard does not change", func() {
 		const mirrored = "identity-mirror"
 		Expect(cluster.CreateNamespace(ctx, mirrored, nil)).To(Succeed())
 		DeferCleanup(func(ctx SpecContext) error { return cluster.DeleteNamespace(ctx, mirrored) })
-		// Annotate the ServiceAccount of pods that name none. A controller creates it.
+		// Annotate the ServiceAccount of pods that name none, which a controller creates.
 		Eventually(ctx, func(ctx context.Context) error {
 			_, err := cluster.Run(ctx, "kubectl", "annotate", "serviceaccount", "default", "--namespace", mirrored, "lanyard.dev/aws-role-arn="+identities.Role)
 			return err

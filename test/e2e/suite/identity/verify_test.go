@@ -23,9 +23,9 @@ import (
 // verifier is the name of the init container that verifies.
 const verifier = "lanyard-verify"
 
-// The image is loaded into the nodes, which have no registry. Lanyard adds the container to one pod. The
-// other pods have it already, as the pods behind a proxy have it: it needs the CA of the emulators, or
-// another time than two minutes.
+// The image is loaded into the nodes, which have no registry. Lanyard adds the container to one
+// pod. The other pods contain it already, like pods behind a proxy, because it needs the CA of the
+// emulators, or a timeout other than two minutes.
 var _ = It("A verified start waits for the clouds, and says what is wrong", func(ctx SpecContext) {
 	newVerified(ctx, "verified", "wait")
 	newVerified(ctx, "unverified", "wait")

@@ -25,8 +25,8 @@ const (
 )
 
 // The containers of each pod. All but the first are init containers, so that they run one
-// after the other: the kubelet writes /etc/hosts again for each container, and another
-// one that reads it meanwhile may find it empty.
+// after the other: the kubelet rewrites /etc/hosts for each container, and a container
+// that reads it at the same time may find it empty.
 const (
 	// injected uses the injected credentials.
 	injected = framework.SDKContainer
@@ -42,8 +42,7 @@ const (
 type workload struct {
 	namespace, account string
 	clouds             []string
-	// other is a volume or container that another webhook adds before Lanyard, ""
-	// for none.
+	// other is a volume or container that another webhook adds before Lanyard, or "".
 	other string
 }
 
@@ -92,8 +91,8 @@ func (w *workload) pod(containers ...string) *corev1.Pod {
 	pod := framework.SDKPod(w.account, framework.Go, w.clouds...)
 	pod.Labels = map[string]string{"azure.workload.identity/use": "true"}
 	pod.Annotations = map[string]string{"cloud.google.com/skip-containers": newPaths, "lanyard.dev/skip-containers": othersOnly}
-	// A group for the tokens that are not readable by everyone, and what restricted
-	// asks of the container that the webhook for GCP adds.
+	// Set a group for the tokens that are not readable by everyone, and what restricted
+	// requires of the container that the webhook for GCP adds.
 	pod.Spec.SecurityContext = &corev1.PodSecurityContext{
 		FSGroup: new(int64(65532)), RunAsNonRoot: new(true), SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 	}

@@ -33,7 +33,7 @@ type standIn struct {
 // standIns are the stand-ins of other webhooks in the cluster.
 type standIns struct {
 	configurations []*admissionregistrationv1.MutatingWebhookConfiguration
-	// registered are the names that the API server has.
+	// registered contains the names that are registered at the API server.
 	registered []string
 }
 

@@ -107,7 +107,7 @@ var changing = []struct {
 	pattern *regexp.Regexp
 	text    string
 }{
-	// The build of a release has links to its version.
+	// The build of a release links to its version.
 	{regexp.MustCompile(`/blob/v[^/]+/`), "/blob/main/"},
 	{regexp.MustCompile(`20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ`), "TIME"},
 	{regexp.MustCompile(`Kubernetes is v1\.\d+\.\d+\S*`), "Kubernetes is VERSION"},
@@ -142,14 +142,14 @@ func (t *tools) compare(name, got string) {
 	Expect(got).To(Equal(string(want)), "%s; -update writes it", file)
 }
 
-// watch is the pods that run, and the credentials that each of them must have at all times.
+// watch contains the running pods, and the credentials that each of them must have at all times.
 type watch struct {
 	want map[string]string // by UID
 	read map[string]int    // lines read, by UID
 }
 
-// see notes pods that are new, after a restart. want returns the credentials of a new pod
-// of a workload.
+// see adds the pods that are new after a restart. want returns the credentials of a new
+// pod of a workload.
 func (w *watch) see(ctx context.Context, want func(*workload40) string) {
 	GinkgoHelper()
 	known := w.want
@@ -193,8 +193,8 @@ func (w *watch) check(ctx context.Context) {
 	GinkgoWriter.Printf("read the credentials of %d pods in %v\n", len(pods), time.Since(start).Round(time.Millisecond))
 }
 
-// readsOnly checks that a pod has read only these credentials since its start, and more
-// often than before. It returns how often.
+// readsOnly checks that a pod has read only these credentials since its start, and
+// again since the last check. It returns how often.
 func readsOnly(ctx context.Context, pod *corev1.Pod, want string, before int) (times int) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
@@ -341,14 +341,14 @@ func verified(ctx context.Context, t *tools, want func(*workload40) string) {
 	Expect(got).To(Equal(all))
 }
 
-// combination is how the peers are registered.
+// combination is a way in which the peers are registered.
 type combination struct {
 	name   string
 	change func(*admissionregistrationv1.MutatingWebhookConfiguration)
 }
 
-// combinations are both orders with both policies. Each peer is called before Lanyard in
-// one order, and after Lanyard in the other order.
+// combinations returns both orders with both policies. Each peer is called before
+// Lanyard in one order, and after Lanyard in the other order.
 func combinations() []combination {
 	var all []combination
 	for _, policy := range []admissionregistrationv1.ReinvocationPolicyType{admissionregistrationv1.NeverReinvocationPolicy, admissionregistrationv1.IfNeededReinvocationPolicy} {
@@ -380,7 +380,7 @@ var _ = Describe("A switch of 40 workloads", Ordered, func() {
 		}
 		t = newTools()
 		DeferCleanup(func(ctx SpecContext) {
-			// Gone already, unless a spec failed.
+			// This is already gone, unless a spec failed.
 			t.run(ctx, "helm uninstall lanyard --namespace lanyard-system --wait || true; kubectl delete namespace lanyard-system")
 		})
 		Expect(others.register(ctx)).To(Succeed())

@@ -30,7 +30,7 @@ import (
 // table.
 var switched = map[string]string{"eks": "switch-eks", "azure": "switch-azure", "azure-older": "switch-azure-older", "gcp": "switch-gcp"}
 
-// app is the container of each workload whose credentials the table has.
+// app is the container of each workload whose credentials are in the table.
 const app = "app"
 
 //go:embed testdata/workloads.yaml

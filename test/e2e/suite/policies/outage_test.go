@@ -25,9 +25,9 @@ import (
 
 const (
 	// pods is the number of pods while the webhook is gone. A node of two cores cannot run
-	// so many at once: one pod of ten runs, and the others wait for a scheduler.
+	// so many at once, so one pod of ten runs, and the others wait for a scheduler.
 	pods, runs = 200, 10
-	// fewest is the least number of pods before and after the API server is killed.
+	// fewest is the minimum number of pods before and after the API server is killed.
 	fewest = 20
 	// gate keeps a pod from being scheduled.
 	gate = "lanyard.dev/e2e"
@@ -130,7 +130,7 @@ func restart() {
 }
 
 // creating creates ten pods per second until end is called, which returns how many were
-// tried. created is how many the server has confirmed.
+// tried. created is the number of pods that the server has confirmed.
 func creating(ctx context.Context) (created *atomic.Int64, end func() int) {
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup

@@ -24,7 +24,7 @@ import (
 	"github.com/lanyard-dev/lanyard/test/support/podstream"
 )
 
-// attempt is how pods are created directly after a write of their ServiceAccount.
+// attempt is a way to create pods directly after a write of their ServiceAccount.
 type attempt struct {
 	name string
 	// existing is true for a ServiceAccount that exists and is annotated.
@@ -56,8 +56,8 @@ type figures struct {
 	lags []time.Duration
 }
 
-// race measures how long the policies do not know a ServiceAccount yet: the API server
-// tells them from a watch. $E2E_SAMPLES is the length of a series.
+// race measures how long it takes until the policies know a ServiceAccount, which the
+// API server reads from a watch. $E2E_SAMPLES is the length of a series.
 func race() {
 	samples := 20
 	if n, err := strconv.Atoi(os.Getenv("E2E_SAMPLES")); err == nil {
@@ -118,7 +118,7 @@ func measure(ctx context.Context, namespace, prefix string, a *attempt, samples 
 		return &corev1.ServiceAccount{ObjectMeta: meta}
 	}
 	for i := range samples {
-		// A few at a time: each labelled ServiceAccount costs time in its namespace.
+		// Create a few at a time, because each labelled ServiceAccount costs time in its namespace.
 		if a.existing && i%batch == 0 {
 			for j := i; j < min(i+batch, samples); j++ {
 				_, err := accounts.Create(ctx, account(j), metav1.CreateOptions{})
@@ -162,7 +162,7 @@ func waitClosed(ctx context.Context, namespace, account string, a *attempt) {
 	}).Should(MatchError(ContainSubstring("lanyard: ")))
 }
 
-// follow creates pods of a ServiceAccount that was written right now until one is injected.
+// follow creates pods of a ServiceAccount that was just written until one is injected.
 func (f *figures) follow(ctx context.Context, namespace, account string, a *attempt) {
 	GinkgoHelper()
 	written := time.Now()

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package policies_test checks Lanyard without a program: the policies of deploy/policies
-// on a real cluster, by themselves and beside the webhook.
+// on a real cluster, alone and together with the webhook.
 package policies_test
 
 import (
@@ -38,7 +38,7 @@ func TestPolicies(t *testing.T) {
 	expect.Suite(t, "policies")
 }
 
-// One container, because the order matters: the webhook is installed after everything
+// One container, because the order matters: the webhook is installed after the specs
 // that must work without it, and a killed API server disturbs the whole cluster.
 var _ = Describe("Policies", Ordered, ContinueOnFailure, func() {
 	BeforeAll(begin)

@@ -107,7 +107,7 @@ var _ = It("Each SDK uses a rotated token without a restart of its pod", Label("
 	}
 })
 
-// whileInstalled installs Lanyard, and uninstalls it after do: running pods do not need it.
+// whileInstalled installs Lanyard, and uninstalls it after do, because running pods do not need it.
 func whileInstalled(ctx SpecContext, cluster *framework.Cluster, by method, do func()) {
 	GinkgoHelper()
 	Expect(by.Up(ctx, cluster)).To(Succeed())

@@ -1,7 +1,7 @@
 // Copyright The Lanyard Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package emulatortest leads a program to the emulated clouds, without a cluster.
+// Package emulatortest redirects a program to the emulated clouds, without a cluster.
 package emulatortest
 
 import (
@@ -22,8 +22,8 @@ import (
 	"github.com/lanyard-dev/lanyard/test/support/controlplane"
 )
 
-// Start serves the emulated clouds until the end of the test. It returns the environment
-// of a program that takes them for the clouds: all host names lead to them.
+// Start serves the emulated clouds until the end of the test. It returns an environment
+// in which all host names of the clouds lead to them.
 func Start(t testing.TB, config trust.Trust, tokens *issuer.Issuer, log *journal.Journal) (environment []string) {
 	t.Helper()
 	clouds, err := emulator.New(config, tokens, log)

@@ -21,9 +21,9 @@ import (
 	"github.com/lanyard-dev/lanyard/test/e2e/sdk/go/internal/rounds"
 )
 
-// These APIs are custom providers of Lanyard, see examples/providers. The SDKs keep their
-// credentials to themselves. So each function uses the API once, and reads the
-// credential from the request.
+// These APIs are custom providers of Lanyard, see examples/providers. The SDKs do not
+// expose their credentials, so each function uses the API once, and reads the credential
+// from the request.
 
 // bearer is a middleware that keeps the credential of the last request.
 type bearer struct{ token string }
@@ -50,7 +50,7 @@ func anthropicAPI(ctx context.Context) (rounds.Credential, error) {
 	return used.credential(err)
 }
 
-// openAI passes the identity to the client, as docs/apis.md shows it: the SDK has no
+// openAI passes the identity to the client, as in docs/apis.md, because the SDK has no
 // variables for it.
 func openAI(ctx context.Context) (rounds.Credential, error) {
 	var used bearer
@@ -66,8 +66,8 @@ func openAI(ctx context.Context) (rounds.Credential, error) {
 	return used.credential(err)
 }
 
-// snowflake passes the identity to the driver, as docs/apis.md shows it: the driver has no
-// variables for it.
+// snowflake passes the identity to the driver, as in docs/apis.md, because the driver has
+// no variables for it.
 func snowflake(ctx context.Context) (rounds.Credential, error) {
 	session := &session{}
 	database := sql.OpenDB(gosnowflake.NewConnector(gosnowflake.SnowflakeDriver{}, gosnowflake.Config{

@@ -109,8 +109,8 @@ func TestContract(t *testing.T) {
 	}
 }
 
-// plain removes the blanks from the lines, because the JSON encoders of the
-// languages differ in them.
+// plain removes the spaces from the lines, because they differ between the JSON
+// encoders of the languages.
 func plain(lines string) string {
 	return strings.ReplaceAll(lines, " ", "")
 }

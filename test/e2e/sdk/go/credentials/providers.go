@@ -34,7 +34,7 @@ func alibaba(context.Context) (rounds.Credential, error) {
 	return rounds.Credential{Secret: *credential.SecurityToken}, nil
 }
 
-// ibmService is the service whose variables examples/providers/ibm.yaml has.
+// ibmService is the service whose variables examples/providers/ibm.yaml sets.
 const ibmService = "secrets_manager"
 
 func ibm(context.Context) (rounds.Credential, error) {
@@ -55,7 +55,7 @@ func ibm(context.Context) (rounds.Credential, error) {
 const vaultPath = "production"
 
 // vaultLogin passes the role and the token to the login, as in
-// examples/providers/vault.yaml: Vault's client has no variables for them.
+// examples/providers/vault.yaml, because Vault's client has no variables for them.
 func vaultLogin(ctx context.Context) (rounds.Credential, error) {
 	client, err := vault.NewClient(nil)
 	if err != nil {

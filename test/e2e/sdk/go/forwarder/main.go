@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command forwarder stands in for a log forwarder that writes to Azure Monitor,
-// such as Vector. It has several targets with their own clients and tenants and
-// gets a token for each: with workload identity, or else with a client secret.
-// It does not forward anything. Its output and exit codes follow the contract
-// of all SDK programs in ../../README.md.
+// such as Vector. It has several targets with their own clients and tenants, and gets a
+// token for each, with workload identity or else with a client secret. It does not
+// forward anything. Its output and exit codes follow the contract of all SDK programs
+// in ../../README.md.
 package main
 
 import (

@@ -14,8 +14,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/provider"
 )
 
-// The partitions are those of the SDK: a token that is sent to the domain of another partition
-// has left AWS.
+// The partitions must be those of the SDK, because a token that is sent to the domain of
+// another partition has left AWS.
 func TestPartitionsAreThoseOfTheSDK(t *testing.T) {
 	dir, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "github.com/aws/aws-sdk-go-v2").Output()
 	if err != nil {

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package providers tests the ready-made providers in examples/providers: it sets the
-// variables that Lanyard gives to pods, as the golden cases of the injector have them,
-// and checks the values that the real reader of each SDK finds.
+// variables of the pods in the golden cases of the injector, and checks the values that
+// the real reader of each SDK finds.
 //
 // databricks-sdk-go is not tested: the Go module proxy does not have it.
 package providers
@@ -33,8 +33,8 @@ const (
 	golden = "../../../../decisions"
 	// mountPath is where a container of the golden cases has its tokens.
 	mountPath = "/var/run/secrets/lanyard.dev/serviceaccount"
-	// token is the content of the token's file. Some SDKs read its claims: here, that it
-	// is for nobody and expires in the year 2100.
+	// token is the content of the token's file. Some SDKs read its claims: it has no
+	// audience, and expires in the year 2100.
 	token = "eyJhbGciOiJIUzI1NiJ9.eyJleHAiOjQxMDI0NDQ4MDB9.c2lnbmF0dXJl"
 )
 
@@ -77,8 +77,8 @@ func tests() map[string]struct {
 }
 
 // unread are the ready-made providers whose SDK is not read here. The tests in
-// test/e2e/clouds/apis run the SDKs of Anthropic, OpenAI and Snowflake. The clients of Kafka that read
-// variables are written in Java: no client of Kafka runs in a test.
+// test/e2e/clouds/apis run the SDKs of Anthropic, OpenAI and Snowflake. The clients of Kafka that
+// read variables are written in Java, and no test runs one.
 var unread = []string{"databricks", "anthropic", "openai", "snowflake", "kafka"}
 
 func TestTheSDKsReadTheVariables(t *testing.T) {
@@ -120,7 +120,7 @@ type pod struct {
 	}
 }
 
-// injected returns the pod of a golden case, as the webhook leaves it.
+// injected returns the pod of a golden case after the webhook.
 func injected(t *testing.T, name string) *pod {
 	t.Helper()
 	c, err := decisions.ReadCase(golden, name)

@@ -33,7 +33,7 @@ func TestGoogleInAnotherUniverse(t *testing.T) {
 	if got, err := found.UniverseDomain(t.Context()); err != nil || got != "apis.example.goog" {
 		t.Errorf("got universe %q and error %v", got, err)
 	}
-	// No server has this name: the error has it.
+	// No server has this name, so the error contains it.
 	if _, err := found.Token(t.Context()); err == nil || !strings.Contains(err.Error(), "sts.apis.example.goog") {
 		t.Errorf("got error %v, want one about the token server of the universe", err)
 	}
