@@ -39,7 +39,7 @@ type view struct {
 	// Known are the keys that a ServiceAccount may have, without the prefix. KnownNames are
 	// the full keys, for messages.
 	Known, KnownNames []string
-	// ProfileKeys begin the keys of profiles, without the prefix.
+	// ProfileKeys are the beginnings of the keys of profiles, without the prefix.
 	ProfileKeys []string
 	// Identity are the full keys that ask for an identity.
 	Identity []string

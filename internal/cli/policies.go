@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"context"
 	_ "embed"
-	"errors"
 	"fmt"
 	"os"
 
@@ -34,10 +33,10 @@ func newPoliciesCommand(c *command.CLI) *cobra.Command {
 			return err
 		}
 		if k.static != "" && !k.compiles() && k.webhook == "" {
-			return errors.New("--static needs --compile, --cluster or --webhook: policies in files of an API server cannot refer to ServiceAccounts")
+			return command.Usagef("--static needs --compile, --cluster or --webhook: policies in files of an API server cannot refer to ServiceAccounts")
 		}
 		if k.webhook != "" && k.static == "" {
-			return errors.New("--webhook needs --static")
+			return command.Usagef("--webhook needs --static")
 		}
 		if errs := validation.IsDNS1123Subdomain(name); len(errs) > 0 {
 			return command.Usagef("--name %q: %s", name, errs[0])

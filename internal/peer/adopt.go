@@ -209,7 +209,7 @@ func (a *adopter) follow(wanted map[string]string, shared bool) {
 	switch {
 	case record == "" && found:
 		a.adoption.Remove = append(a.adoption.Remove, annotations.Adopted)
-	case record != "" && got != record:
+	case got != record:
 		a.adoption.Set[annotations.Adopted] = record
 	}
 }

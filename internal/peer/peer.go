@@ -212,7 +212,7 @@ func named(names []string) []*Peer {
 // precedence.
 func Of(s *annotations.Settings) []*Peer { return named(s.Peers) }
 
-// Rules returns the rules about pods that hold while the peers are adopted: the fields
+// Rules returns the rules for pods while the peers are adopted, for the fields
 // PeerContainers and PeerTokens of annotations.Settings.
 func Rules(peers []*Peer) (containers []string, tokens map[string]string) {
 	for _, p := range peers {

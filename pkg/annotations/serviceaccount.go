@@ -187,7 +187,6 @@ func (p *serviceAccountParser) checkCopies(identities []Identity) {
 		for _, other := range slices.Sorted(maps.Keys(mounted)) {
 			if pathsOverlap(dir, other) {
 				p.invalid(key, fmt.Errorf("must not be in a directory at, above or below %s, where %s are", other, mounted[other]))
-				break
 			}
 		}
 		mounted[dir] = "those of " + key
@@ -246,9 +245,7 @@ func (p *serviceAccountParser) audience(d *Provider, values Values) string {
 // identity.
 func (p *serviceAccountParser) denyWithoutIdentity(d *Provider) {
 	for _, key := range full(d.Keys()) {
-		if _, found := p.annotations[key]; found {
-			p.denyUseless(key, d.AsksBy())
-		}
+		p.denyUseless(key, d.AsksBy())
 	}
 	p.denyProfiles(d)
 }

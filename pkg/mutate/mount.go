@@ -193,7 +193,7 @@ func (m *mutation) copyIsFree(c *pod.Container, copied *placedCopy) bool {
 		if placeOf(m.pod, here, copied.cleanPath) == elsewhere {
 			continue
 		}
-		if string(here.Path) != copied.Copy.MountPath || string(here.Volume) != copied.Copy.Volume || here.Partial || here.Device {
+		if string(here.Path) != copied.Copy.MountPath || string(here.Volume) != copied.Copy.Volume || here.Partial {
 			m.add(c.Name, m.occupied(here, copied.cleanPath, fmt.Sprintf("the copy of the %s token", copied.Name), "does not get the copy"))
 		}
 		return false

@@ -59,8 +59,9 @@ func roleOf(pod *corev1.Pod) string {
 	return ""
 }
 
-// watch measures how long a replica that learns of a write only from its watch uses the
-// previous annotations. It writes, and immediately creates pods, one after the other.
+// watch measures how long a replica still uses the previous annotations if it learns of
+// a write only from its watch. It writes, and immediately creates pods, one after the
+// other.
 func (b *bench) watch(ctx context.Context) (*outcome, error) {
 	c, lanyard, err := b.startBoth(ctx)
 	if err != nil {

@@ -285,8 +285,9 @@ func (c *cluster) testGoldenCases(t *testing.T) {
 	holdGolden(t, tableFile, table.String())
 }
 
-// compare creates the pod of a case, and returns the result for the table and its reason. account is
-// the error about the ServiceAccount, and earlier is the result if the webhook denies the pod for it.
+// compare creates the pod of a case, and returns the result for the table and its reason. account
+// is the error about the ServiceAccount. If the webhook denies the pod because of it, the result is
+// earlier.
 func (c *cluster) compare(t *testing.T, g *golden, account error, earlier string) (result, why string) {
 	t.Helper()
 	stored, err := c.create(t, g, g.live(), g.pod)

@@ -13,6 +13,7 @@
 //	ask.go                       the credentials of a new pod
 //	state.go, shadow.go          the state of a running pod
 //	reader.go                    the reads of both commands
+//	restart.go                   how the pods of a workload are replaced
 //	status.go, status_command.go the command status: pure, and its output
 //	explain.go, explain_read.go, event.go, verify.go, explain_command.go
 //	                             the command explain: pure, its own reads, its output

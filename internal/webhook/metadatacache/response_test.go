@@ -156,7 +156,7 @@ func TestWithoutAnAPIServerReadsAndListsFail(t *testing.T) {
 		t.Errorf("get: got error %v, want that of the connection", err)
 	}
 	c := New(Options{Client: client, Resource: serviceAccounts})
-	if _, err := c.list(t.Context(), metav1.ListOptions{}); err == nil || !strings.Contains(err.Error(), "no route") {
+	if _, err := c.list(t.Context(), metav1.ListOptions{Limit: pageSize}); err == nil || !strings.Contains(err.Error(), "no route") {
 		t.Errorf("list: got error %v, want that of the connection", err)
 	}
 }

@@ -183,7 +183,6 @@ func (p *Pod) readVolumes() {
 			v := &p.read.Volumes[i]
 			tokens := tokensOf(v)
 			if string(v.Name) == d.CopyVolume && len(v.Sources) == 1 && len(tokens) == 1 && tokens[0].Audience == token.Audience {
-				tokens[0].Provider = d.Name
 				p.copies = append(p.copies, tokens[0])
 			}
 		}
@@ -238,7 +237,7 @@ func (p *Pod) readContainer(read *pod.Container) {
 // copies after it.
 func (p *Pod) readMounts(c *Container) {
 	for i, mount := range slices.Backward(c.mounts) {
-		if p.Volume == "" || string(mount.Volume) != p.Volume || !mount.ReadOnly || mount.Partial {
+		if string(mount.Volume) != p.Volume || !mount.ReadOnly || mount.Partial {
 			continue
 		}
 		c.TakesPart, p.MountPath = true, string(mount.Path)
@@ -248,7 +247,6 @@ func (p *Pod) readMounts(c *Container) {
 		c.mounts[i].injected = true
 		for j := i + 1; j < len(c.mounts) && p.isCopy(string(c.mounts[j].Volume)); j++ {
 			c.mounts[j].injected = true
-			p.setFile(&c.mounts[j])
 		}
 		break
 	}
@@ -266,15 +264,6 @@ func (p *Pod) readMounts(c *Container) {
 
 func (p *Pod) isCopy(volume string) bool {
 	return slices.ContainsFunc(p.copies, func(t Token) bool { return t.Volume == volume })
-}
-
-// setFile sets the path of a copy according to its mount.
-func (p *Pod) setFile(m *mount) {
-	for i := range p.copies {
-		if p.copies[i].Volume == string(m.Volume) {
-			p.copies[i].File = path.Join(string(m.Path), p.copies[i].Path)
-		}
-	}
 }
 
 // slashes returns the path of a file in a Windows container in the form of its mount path.
@@ -304,7 +293,7 @@ func Remove(object map[string]any, s *annotations.Settings, unchanged bool) erro
 // write for the identities of the ServiceAccount. It also removes sidecars of the other webhook.
 func RemoveAll(object map[string]any, s *annotations.Settings, unchanged bool, identities []annotations.Identity) error {
 	p, err := Read(object, s)
-	if err != nil || len(p.Providers) == 0 && !p.OfOthers() {
+	if err != nil {
 		return err
 	}
 	p.keep(object, p.original(unchanged, identities))
@@ -381,7 +370,7 @@ func (p *Pod) isOwn(v *pod.Volume) bool {
 	switch {
 	case p.isCopy(string(v.Name)):
 		return true
-	case string(v.Name) != p.Volume || !v.Projected || v.DefaultMode != 420: // 0644
+	case string(v.Name) != p.Volume || v.DefaultMode != 420: // 0644
 		return false
 	}
 	return !slices.ContainsFunc(v.Sources, func(s pod.Source) bool {

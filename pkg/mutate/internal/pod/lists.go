@@ -173,9 +173,8 @@ func (r *reader) volume(index int) error {
 		case string(key) == "name":
 			return r.bytes(&v.Name)
 		case string(key) == "projected":
-			v.Projected = isObject
 			return r.projected(&v)
-		case isObject && slices.Contains(maybeReadOnly, string(key)):
+		case slices.Contains(maybeReadOnly, string(key)):
 			return r.member("readOnly", func() error { return r.isTrue(&v.ReadOnly) })
 		}
 		return nil

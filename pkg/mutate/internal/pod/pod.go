@@ -114,8 +114,7 @@ type Mount struct {
 type Volume struct {
 	Index int // in its list
 	Name  []byte
-	// Projected reports whether it is a projected volume. The fields below are set only for one.
-	Projected   bool
+	// DefaultMode and Sources are set only for a projected volume.
 	DefaultMode int64
 	Sources     []Source
 	// ReadOnly reports whether the kubelet mounts the volume read-only.

@@ -120,7 +120,7 @@ func TestReadAllReadsAllFields(t *testing.T) {
 		Name: b("a"), GenerateName: b("b"), HasMetadata: true, HasAnnotations: true, HasLabels: true, Windows: true, HasInitContainers: true,
 		Annotations: map[string]string{"lanyard.dev/injected": "aws", "other.dev/x": "y"}, InjectLabel: "false", IdentityLabel: "injected", ServiceAccountName: "c",
 		Volumes: []pod.Volume{
-			{Index: 0, Name: b("t"), Projected: true, DefaultMode: 420, ReadOnly: true, Sources: []pod.Source{
+			{Index: 0, Name: b("t"), DefaultMode: 420, ReadOnly: true, Sources: []pod.Source{
 				{Token: true, Audience: b("aud"), ExpirationSeconds: 3600, Path: b("aws/token")},
 				{File: true, Path: b("gcp/credentials.json"), FieldPath: b("metadata.annotations['x']")}, {File: true, Path: b("p")}, {}, {},
 			}},

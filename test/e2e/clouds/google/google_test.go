@@ -320,7 +320,7 @@ func TestImpersonationIsGranted(t *testing.T) {
 		"with the IAM scope":                 {email: cart, authorization: "Bearer " + forIAM, body: usual, lifetime: time.Hour},
 		"without delegates":                  {email: cart, authorization: "bearer " + federated, body: `{"delegates": null, "scope": ["x"], "lifetime": "600s"}`, lifetime: 10 * time.Minute},
 		"without a lifetime":                 {email: cart, authorization: "Bearer " + federated, body: `{"scope": ["x"]}`, lifetime: time.Hour},
-		"for a lifetime with a fraction":     {email: cart, authorization: "Bearer " + federated, body: `{"scope": ["x"], "lifetime": "60.5s"}`, lifetime: time.Minute},
+		"for a lifetime with a fraction":     {email: cart, authorization: "Bearer " + federated, body: `{"scope": ["x"], "lifetime": "60.5s"}`, lifetime: 60500 * time.Millisecond},
 	}
 	for testName, test := range tests {
 		t.Run(testName, func(t *testing.T) {

@@ -102,7 +102,7 @@ func (t *tools) must(ctx context.Context, text string) {
 	Expect(code).To(BeZero(), "%s\n%s", text, output)
 }
 
-// changing are the parts of an output that differ between clusters or runs.
+// changing lists the parts of an output that differ between clusters or runs.
 var changing = []struct {
 	pattern *regexp.Regexp
 	text    string
