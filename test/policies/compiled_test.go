@@ -86,6 +86,7 @@ func (c *cluster) installCompiled(t *testing.T, s *annotations.Settings, group s
 	t.Helper()
 	c.applyCompiled(t, s, group, accounts...)
 	c.waitInjected(t, "probe-"+group, "probe", annotations.Injected)
+	c.waitDenied(t, "probe-"+group, "probe")
 }
 
 func (c *cluster) applyCompiled(t *testing.T, s *annotations.Settings, group string, accounts ...policies.Account) {

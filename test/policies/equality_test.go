@@ -207,6 +207,7 @@ func (c *cluster) install(t *testing.T, s *annotations.Settings, group string) {
 		Name: name, Annotations: map[string]string{annotations.Audience: "probe"}, Labels: map[string]string{annotations.IdentityLabel: annotations.IdentityEnabled},
 	}})
 	c.waitInjected(t, namespace, name, annotations.Injected)
+	c.waitDenied(t, namespace, name)
 	// Each policy takes effect separately.
 	account := func(key, value string) (*corev1.ServiceAccount, error) {
 		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "wait", Annotations: map[string]string{key: value}}}
@@ -230,6 +231,18 @@ func (c *cluster) waitInjected(t *testing.T, namespace, account string, keys ...
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "wait"}, Spec: corev1.PodSpec{ServiceAccountName: account, Containers: []corev1.Container{{Name: "main", Image: "image"}}}}
 		got, err := c.client.CoreV1().Pods(namespace).Create(t.Context(), pod, dryRun)
 		return err == nil && slices.ContainsFunc(keys, func(key string) bool { return got.Annotations[key] != "" })
+	})
+}
+
+// waitDenied waits until a pod of a ServiceAccount is denied for a mistake in its annotations, by
+// the second policy, which comes into effect by itself.
+func (c *cluster) waitDenied(t *testing.T, namespace, account string) {
+	t.Helper()
+	eventually(t, "a pod of ServiceAccount "+namespace+"/"+account+" to be denied", func() bool {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "wait", Annotations: map[string]string{annotations.Inject: "bad"}}}
+		pod.Spec = corev1.PodSpec{ServiceAccountName: account, Containers: []corev1.Container{{Name: "main", Image: "image"}}}
+		_, err := c.client.CoreV1().Pods(namespace).Create(t.Context(), pod, dryRun)
+		return err != nil && strings.Contains(err.Error(), "invalid_annotation")
 	})
 }
 
