@@ -188,7 +188,8 @@ func (k *checkCommand) look(ctx context.Context) (err error) {
 		return nil
 	}
 	if k.exchange {
-		return k.exchangeTokens(ctx)
+		k.exchangeTokens(ctx)
+		return nil
 	}
 	return k.installed(ctx)
 }
