@@ -156,7 +156,7 @@ func (o *Options) addGeneralFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig, "Kubeconfig file. Not needed in a cluster.")
 	fs.StringVar(&o.ConfigFile, "config", o.ConfigFile, "YAML file with settings by the names of these flags, custom providers and identity mappings (docs/providers.md). Providers and mappings are reloaded when they change. Flags take precedence.")
 	fs.StringVar(&o.LogFormat, "log-format", o.LogFormat, "Log format: text or json.")
-	fs.IntVarP(&o.Verbosity, "v", "v", o.Verbosity, "Log verbosity: 1 logs each admission, higher values are for debugging.")
+	fs.IntVarP(&o.Verbosity, "v", "v", o.Verbosity, "Log verbosity: 1 logs each admission; higher values, up to 7, are for debugging.")
 }
 
 // maxVerbosity is the highest verbosity of the log. From 8 on, client-go logs the bodies of

@@ -68,7 +68,7 @@ const (
 	// maxCachedBytes is the memory of all entries. An entry for three clouds takes about 15 kB.
 	maxCachedBytes = 2 << 20
 	// An entry takes less than entryBytes, and copiesOfText times the texts of its annotations
-	// and variables.
+	// and variables, and of what it writes on the pod.
 	entryBytes, copiesOfText = 4 << 10, 8
 )
 
@@ -118,7 +118,7 @@ func (c *Cache) put(k key, entry *Prepared) {
 
 // bytes returns an upper bound of the memory of the entry.
 func (p *Prepared) bytes() int {
-	text := 0
+	text := len(p.injection.allAnnotations)
 	for key, value := range p.annotations {
 		text += len(key) + len(value)
 	}

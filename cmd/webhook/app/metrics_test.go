@@ -21,14 +21,14 @@ import (
 // block Prometheus.
 func TestASlowClientDoesNotStopScrapes(t *testing.T) {
 	t.Parallel()
-	for name, header := range map[string]string{
-		"a client that does not read":      "",
-		"a client that does not send":      "Content-Length: 1000\r\n",
-		"a client that sends chunks later": "Transfer-Encoding: chunked\r\n",
+	for name, request := range map[string]string{
+		"a client that does not read":      "GET /metrics HTTP/1.1\r\n",
+		"a client that does not send":      "GET /metrics HTTP/1.1\r\nContent-Length: 1000\r\n",
+		"a client that sends chunks later": "GET /metrics HTTP/1.1\r\nTransfer-Encoding: chunked\r\n",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			synctest.Test(t, func(t *testing.T) { scrapeDespite(t, "GET /metrics HTTP/1.1\r\nHost: x\r\n"+header+"\r\n") })
+			synctest.Test(t, func(t *testing.T) { scrapeDespite(t, request+"Host: x\r\n\r\n") })
 		})
 	}
 }

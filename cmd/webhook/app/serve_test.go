@@ -88,18 +88,23 @@ func TestServingWaitsForCertificateAndCaches(t *testing.T) {
 // Such a request would keep its connection, and a replica that stops, for half a minute.
 func TestARequestForAnotherPathIsNotReadToItsEnd(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		var p program
-		p.injection.Store(&injection{})
-		listener := memnet.Serve(t, httpserver.NewReviews("", http.HandlerFunc(p.serveReview), nil, logr.Discard()), 1<<10)
-		conn := memnet.Dial(t, listener, "10.0.0.2")
-		if _, err := io.WriteString(conn, "POST //mutate-v1-pod HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n"); err != nil {
-			t.Fatal(err)
-		}
-		start := time.Now()
-		text, err := io.ReadAll(conn)
-		if took := time.Since(start); err != nil || !strings.HasPrefix(string(text), "HTTP/1.1 404 ") || took > time.Second {
-			t.Errorf("got %q, error %v after %s, want status 404 and the end at once", text, err, took)
-		}
-	})
+	for _, line := range []string{"POST //mutate-v1-pod HTTP/1.1", "OPTIONS * HTTP/1.1"} {
+		t.Run(line, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				var p program
+				p.injection.Store(&injection{})
+				listener := memnet.Serve(t, httpserver.NewReviews("", http.HandlerFunc(p.serveReview), nil, logr.Discard()), 1<<10)
+				conn := memnet.Dial(t, listener, "10.0.0.2")
+				if _, err := io.WriteString(conn, line+"\r\nHost: x\r\nContent-Length: 1000\r\n\r\n"); err != nil {
+					t.Fatal(err)
+				}
+				start := time.Now()
+				text, err := io.ReadAll(conn)
+				if took := time.Since(start); err != nil || !strings.HasPrefix(string(text), "HTTP/1.1 404 ") || took > time.Second {
+					t.Errorf("got %q, error %v after %s, want status 404 and the end at once", text, err, took)
+				}
+			})
+		})
+	}
 }

@@ -68,4 +68,6 @@ const (
 )
 
 // CacheBytes returns the parts of GOMEMLIMIT for cached ServiceAccounts and Namespaces.
-func CacheBytes(memory int64) (serviceAccounts, namespaces int64) { return memory / 5, memory / 80 }
+func CacheBytes(memory int64) (serviceAccounts, namespaces int64) {
+	return memory * 3 / 16, memory / 40
+}

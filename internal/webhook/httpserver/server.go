@@ -3,8 +3,8 @@
 
 // Package httpserver runs the servers of lanyard-webhook, to which any pod of a cluster
 // may connect: with limits on the number, the memory and the time of connections
-// (connlimit.go, server.go), for callers with a client certificate (clientcert.go) or a
-// token (tokenauth.go), and with files that change (files.go).
+// (connlimit.go, server.go, turns.go), for callers with a client certificate (clientcert.go)
+// or a token (tokenauth.go), and with files that change (files.go).
 package httpserver
 
 import (
@@ -86,6 +86,8 @@ func New(address string, handler http.Handler, tlsConfig *tls.Config, limit boun
 		ReadTimeout:       requestTimeout,
 		WriteTimeout:      requestTimeout,
 		IdleTimeout:       90 * time.Second,
+		// That of net/http waits for the body of "OPTIONS *".
+		DisableGeneralOptionsHandler: true,
 		// These messages are about clients, such as probes that disconnect.
 		ErrorLog: slog.NewLogLogger(logr.ToSlogHandler(log.V(1)), slog.LevelInfo),
 	}

@@ -13,10 +13,20 @@ import (
 // The additions to pods are kept for each lifetime that a pod asks for, and for each
 // ServiceAccount with profiles they take much more than usual.
 func TestOneServiceAccountDoesNotFillTheMemory(t *testing.T) { //nolint:paralleltest // it measures the heap
-	account := threeClouds()
-	for i := range 15 {
-		account[fmt.Sprintf("lanyard.dev/aws-role-arn.p%d", i)] = "arn:aws:iam::111122223333:role/" + strings.Repeat("a/", 80) + "app"
+	for name, role := range map[string]string{"long names": strings.Repeat("a/", 80) + "app", "short names": "a"} {
+		t.Run(name, func(t *testing.T) { //nolint:paralleltest // it measures the heap
+			account := threeClouds()
+			for i := range 15 {
+				account[fmt.Sprintf("lanyard.dev/aws-role-arn.p%d", i)] = "arn:aws:iam::111122223333:role/" + role
+			}
+			fillWith(t, account)
+		})
 	}
+}
+
+// fillWith creates pods of the ServiceAccount with different lifetimes of their tokens.
+func fillWith(t *testing.T, account map[string]string) {
+	t.Helper()
 	pods, _ := newPods(t, account)
 	heap := func() int64 {
 		runtime.GC()

@@ -335,7 +335,16 @@ func TestReplaceKeepsOnlyTheItems(t *testing.T) {
 func TestManyServiceAccountsFit(t *testing.T) {
 	t.Parallel()
 	const goMemoryLimit = 128 << 20 * 9 / 10 // of the chart
-	most, _ := bounds.CacheBytes(goMemoryLimit)
+	most, ofNamespaces := bounds.CacheBytes(goMemoryLimit)
+	namespaces := bounded(t, ofNamespaces)
+	for i := range 2_000 {
+		if err := (reflectorStore{namespaces}).Add(serviceAccount("", fmt.Sprintf("namespace-%d", i), prefix+"allowed-identities", strings.Repeat("x", 200))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := len(namespaces.store.objects); got != 2_000 {
+		t.Errorf("got %d namespaces in the cache, want 2,000", got)
+	}
 	c := bounded(t, most)
 	for i := range 20_000 {
 		var pairs []string

@@ -96,6 +96,7 @@ func (c *Cache) list(ctx context.Context, opts metav1.ListOptions) (runtime.Obje
 	if opts.Limit == 0 {
 		// The reflector asks for all objects at once if the API server has forgotten the version
 		// of the pages so far. After this error it begins with the first page again.
+		c.opts.Logger.Info("The pages of a list took too long, listing again", "resource", c.opts.Resource.Resource)
 		return nil, apierrors.NewResourceExpired("the pages of the list took too long")
 	}
 	if opts.Continue == "" {

@@ -134,7 +134,6 @@ func TestObjectsThatWereDeletedBetweenWatchesAreForgotten(t *testing.T) {
 	}
 }
 
-// The metadata client and its errors are the real ones.
 // The API server keeps the version of a list for some minutes. The whole list could be more
 // than the memory.
 func TestAListThatExpiresIsNotReadAtOnce(t *testing.T) {
@@ -157,6 +156,7 @@ func TestAListThatExpiresIsNotReadAtOnce(t *testing.T) {
 	}
 }
 
+// The metadata client and its errors are the real ones.
 func TestGetReadsLiveThroughTheClient(t *testing.T) {
 	t.Parallel()
 	a := metadataapi.New(t, true, serviceAccount("ns", "app", roleARN, "r", "other", "x"))

@@ -148,7 +148,7 @@ type ServiceAccounts struct {
 	// Unannotated ServiceAccounts have none.
 	Unannotated int
 	// Unguarded ServiceAccounts are annotated and ask for an identity, but lack the
-	// label that the guard selects.
+	// label that the guard selects by.
 	Unguarded int
 	// Excluded ServiceAccounts are annotated and ask for an identity in a namespace
 	// that the webhook is not called for. They are not counted as unguarded.

@@ -167,12 +167,12 @@ func (s *SelfManaged) step(ctx context.Context) time.Duration {
 		}
 		err = s.ensureRegistration(limited, ca, now)
 	}
+	// The requests take time, and trustDelay begins after the last of them.
+	now = time.Now()
 	if err != nil && ctx.Err() == nil {
 		s.report(err)
 		wakeAt(now.Add(retryDelay))
 	}
-	// The requests take time, and trustDelay begins after the last of them.
-	now = time.Now()
 	// If the CA cannot be read or written, the last known CA is still trusted.
 	if s.last != nil {
 		wakeAt(s.ensureLeaf(s.last, now))

@@ -646,3 +646,27 @@ func TestReadFindsTheProvidersOfAContainer(t *testing.T) {
 		}
 	}
 }
+
+// The role, which the container needs for the token, comes from the ConfigMap.
+func TestReadFindsAProviderByItsPath(t *testing.T) {
+	t.Parallel()
+	s := newSettings(t)
+	own := set(tokenFile, annotations.DefaultTokenMountPath+"/aws/token")
+	pod, _ := inject(t, s, account(tokens), with("", "", `,"env":[`+own+`],"envFrom":[{"configMapRef":{"name":"role"}}]`), "")
+	read, err := injected.Read(json.RawMessage(pod), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"aws"}, read.Containers[0].Providers); diff != "" {
+		t.Errorf("providers (-want +got):\n%s", diff)
+	}
+}
+
+// No API server accepts such a manifest.
+func TestAMountWithoutANameIsNotLanyards(t *testing.T) {
+	t.Parallel()
+	read, err := injected.Read(json.RawMessage(with("", "", `,"volumeMounts":[{"mountPath":"/x","readOnly":true}]`)), newSettings(t))
+	if err != nil || read.Containers[0].TakesPart {
+		t.Errorf("got %+v and error %v, want nothing of Lanyard", read, err)
+	}
+}

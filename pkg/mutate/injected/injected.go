@@ -226,9 +226,7 @@ func (p *Pod) readContainer(read *pod.Container) {
 		definitions := slices.DeleteFunc(slices.Clone(p.definitions), func(d *annotations.Provider) bool { return !at.hasVariables(d) })
 		at.markInjected(definitions)
 		at.markAmbiguous(definitions)
-		for _, d := range definitions {
-			c.Providers = append(c.Providers, d.Name)
-		}
+		c.Providers = pointingTo(c.Variables, p.definitions, p.MountPath)
 	}
 	p.Containers = append(p.Containers, c)
 }
@@ -237,7 +235,7 @@ func (p *Pod) readContainer(read *pod.Container) {
 // copies after it.
 func (p *Pod) readMounts(c *Container) {
 	for i, mount := range slices.Backward(c.mounts) {
-		if string(mount.Volume) != p.Volume || !mount.ReadOnly || mount.Partial {
+		if p.Volume == "" || string(mount.Volume) != p.Volume || !mount.ReadOnly || mount.Partial {
 			continue
 		}
 		c.TakesPart, p.MountPath = true, string(mount.Path)

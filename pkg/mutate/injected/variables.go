@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/lanyard-dev/lanyard/internal/texts"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 )
 
@@ -110,7 +111,7 @@ func isValue(name, value string, d *annotations.Provider, m mountedAt) bool {
 		read, err := p.Read(value)
 		return err == nil && read == value
 	}
-	return value != ""
+	return value != "" && texts.IsVisible(value)
 }
 
 // mountedAt describes a container with Lanyard's tokens, and where they are mounted.
@@ -181,4 +182,19 @@ func (m mountedAt) pointsInto(v *Variable, d *annotations.Provider) bool {
 	return slices.ContainsFunc(d.Variables, func(known annotations.Variable) bool {
 		return (known.Credential || known.Profiles) && known.Name == v.Name && m.couldGive(&known, d) && fits(v.Value, known.Value, d, m)
 	})
+}
+
+// pointingTo returns the providers whose variables point to a file in the token volume.
+func pointingTo(variables []Variable, definitions []*annotations.Provider, mountPath string) []string {
+	var names []string
+	for _, d := range definitions {
+		if slices.ContainsFunc(d.Variables, func(v annotations.Variable) bool {
+			return (v.Credential || v.Profiles) && slices.ContainsFunc(variables, func(set Variable) bool {
+				return set.Name == v.Name && strings.HasPrefix(slashes(set.Value), mountPath+"/")
+			})
+		}) {
+			names = append(names, d.Name)
+		}
+	}
+	return names
 }
