@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/lanyard-dev/lanyard/internal/cli/command"
+	"github.com/lanyard-dev/lanyard/internal/texts"
 	"github.com/lanyard-dev/lanyard/pkg/annotations"
 	"github.com/lanyard-dev/lanyard/policies"
 )
@@ -94,11 +95,11 @@ func forgotten(cmd *cobra.Command, c *command.CLI, prefix string) error {
 		{"config", slices.Sorted(maps.Keys(settings))}, {"providers", source.Providers}, {"reserved-audiences", source.ReservedAudiences},
 	} {
 		if len(was.values) > 0 && !cmd.Flags().Changed(was.flag) {
-			return c.Found("the installed policies were made with --%s (%s): add the flag, or compare without it by --%[1]s=", was.flag, strings.Join(was.values, ", "))
+			return c.Found("the installed policies were made with --%s (%s): add the flag, or --%[1]s= to compare without it", was.flag, texts.Cut(strings.Join(was.values, ", "), 300))
 		}
 	}
 	if source.Compiled && !cmd.Flags().Changed("compile") && !cmd.Flags().Changed("cluster") {
-		return c.Found("the installed policies were made with --compile or --cluster: add the same flag, or compare without it by --cluster=false")
+		return c.Found("the installed policies were made with --compile or --cluster: add the same flag, or --cluster=false to compare without it")
 	}
 	return nil
 }

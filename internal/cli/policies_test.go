@@ -23,10 +23,10 @@ func TestTheDifferencesOfAForgottenFlagAreOneFinding(t *testing.T) {
 	for sentence, test := range map[string]struct {
 		source, args, want string
 	}{
-		"a file":            {`{"config":{"aws-default-region":"eu-central-1"},"providers":["aws"]}`, "", "--config (aws-default-region): add the flag, or compare without it by --config="},
-		"providers":         {`{"providers":["aws","gcp"]}`, "", "--providers (aws, gcp): add the flag, or compare without it by --providers="},
-		"audiences":         {`{"reservedAudiences":["https://a.example"],"providers":["aws"]}`, "--providers aws", "--reserved-audiences (https://a.example): add the flag, or compare without it by --reserved-audiences="},
-		"identities":        {`{"compiled":true}`, "", "--compile or --cluster: add the same flag, or compare without it by --cluster=false"},
+		"a file":            {`{"config":{"aws-default-region":"eu-central-1"},"providers":["aws"]}`, "", "--config (aws-default-region): add the flag, or --config= to compare without it"},
+		"providers":         {`{"providers":["aws","gcp"]}`, "", "--providers (aws, gcp): add the flag, or --providers= to compare without it"},
+		"audiences":         {`{"reservedAudiences":["https://a.example"],"providers":["aws"]}`, "--providers aws", "--reserved-audiences (https://a.example): add the flag, or --reserved-audiences= to compare without it"},
+		"identities":        {`{"compiled":true}`, "", "--compile or --cluster: add the same flag, or --cluster=false to compare without it"},
 		"an empty value":    {`{"providers":["aws"]}`, "--providers=", ""},
 		"the same flags":    {`{"providers":["aws"]}`, "--providers aws", ""},
 		"another name":      {`{"providers":["aws"]}`, "--name second", ""},

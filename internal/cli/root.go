@@ -7,6 +7,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -33,6 +34,9 @@ func execute(ctx context.Context, c *command.CLI, args []string) int {
 	}
 	root.SetArgs(args)
 	cmd, err := root.ExecuteContextC(ctx)
+	if err != nil && ctx.Err() != nil {
+		err = errors.New("interrupted")
+	}
 	return c.Exit(err, cmd.CommandPath())
 }
 

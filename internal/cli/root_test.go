@@ -4,6 +4,8 @@
 package cli
 
 import (
+	"cmp"
+	"context"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -66,22 +68,23 @@ func TestMistakesInTheCommandLine(t *testing.T) {
 // A file or a value that is wrong in any cluster is an error before the cluster is read, and no finding.
 func TestMistakesInFilesAndValues(t *testing.T) {
 	t.Parallel()
-	none, empty := filepath.Join(t.TempDir(), "none"), t.TempDir()
+	none, empty, hidden := filepath.Join(t.TempDir(), "none"), t.TempDir(), t.TempDir()
 	text, kubeconfig := filepath.Join(t.TempDir(), "text.yaml"), filepath.Join(t.TempDir(), "kubeconfig")
-	for path, content := range map[string]string{text: "hello", kubeconfig: "clusters: [{name: a, cluster: {server: http://cluster.invalid}}]"} {
-		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+	for path, content := range map[string]string{text: "hello", filepath.Join(hidden, ".git", "a.yaml"): "a: b", kubeconfig: "clusters: [{name: a, cluster: {server: http://cluster.invalid}}]"} {
+		if err := cmp.Or(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(content), 0o600)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for sentence, test := range map[string]struct{ args, want string }{
-		"the CA does not exist":       {"check --ca-file " + none, "--ca-file: open " + none + ": no such file or directory"},
-		"the context does not exist":  {"check --fleet-context other", `--fleet-context: kubeconfig: context "other" does not exist`},
-		"the directory is empty":      {"inject -f " + empty, empty + ": no file in this directory ends with .json, .yaml, .yml; --recursive also reads directories below it"},
-		"the file has no object":      {"inject -f " + text, text + ": not an object of Kubernetes: it has no apiVersion and no kind"},
-		"the settings do not exist":   {"policies --config " + none, "--config: open " + none + ": no such file or directory"},
-		"the provider does not exist": {"policies --providers aws,azur", `providers: there is no provider "azur": choose from aws, azure, gcp, token`},
-		"the manifests do not exist":  {"policies --compile " + none, "lstat " + none + ": no such file or directory"},
-		"the name is none":            {"policies --name A_b", `--name "A_b": a lowercase RFC 1123 subdomain must consist`},
+		"the CA does not exist":                    {"check --ca-file " + none, "--ca-file: open " + none + ": no such file or directory"},
+		"the context does not exist":               {"check --fleet-context other", `--fleet-context: kubeconfig: context "other" does not exist`},
+		"the directory is empty":                   {"inject -f " + empty, empty + ": no file in this directory ends with .json, .yaml, .yml; --recursive also reads directories below it"},
+		"the directory has no files that are read": {"policies --compile " + hidden, hidden + ": no file in this directory ends with .json, .yaml, .yml\n"},
+		"the file has no object":                   {"inject -f " + text, text + ": not an object of Kubernetes: it has no apiVersion and no kind"},
+		"the settings do not exist":                {"policies --config " + none, "--config: open " + none + ": no such file or directory"},
+		"the provider does not exist":              {"policies --providers aws,azur", `providers: there is no provider "azur": choose from aws, azure, gcp, token`},
+		"the manifests do not exist":               {"policies --compile " + none, "lstat " + none + ": no such file or directory"},
+		"the name is none":                         {"policies --name A_b", `--name "A_b": a lowercase RFC 1123 subdomain must consist`},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			t.Parallel()
@@ -90,6 +93,38 @@ func TestMistakesInFilesAndValues(t *testing.T) {
 				t.Errorf("got %d, %q and %q, want %d and error: %s", code, out, errOut, command.ExitFailed, test.want)
 			}
 		})
+	}
+}
+
+// The program gets a kubeconfig with a plugin whose session has ended.
+func TestAPluginForCredentialsThatFailsHasANextStep(t *testing.T) {
+	t.Parallel()
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	const content = `{apiVersion: v1, kind: Config, current-context: a, clusters: [{name: a, cluster: {server: "https://127.0.0.1:1"}}],
+contexts: [{name: a, context: {cluster: a, user: a}}],
+users: [{name: a, user: {exec: {apiVersion: client.authentication.k8s.io/v1, command: "false", interactiveMode: Never}}}]}`
+	if err := os.WriteFile(kubeconfig, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	code, _, errOut := run(t, "lanyard", "--kubeconfig", kubeconfig, "--cache-dir", t.TempDir(), "status")
+	if want := "Log in to the cluster again: the program for credentials in the kubeconfig failed.\n"; code != command.ExitFailed || !strings.HasSuffix(errOut, want) {
+		t.Errorf("got %d and %q, want %d and %q", code, errOut, command.ExitFailed, want)
+	}
+}
+
+// A user who ends a command needs no advice.
+func TestAnInterruptedCommandSaysSo(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		cancel()
+		<-r.Context().Done()
+	}))
+	defer server.Close()
+	streams, _, _, errOut := genericiooptions.NewTestIOStreams()
+	code := Run(ctx, []string{"lanyard", "--kubeconfig", os.DevNull, "--cache-dir", t.TempDir(), "--server", server.URL, "check"}, streams)
+	if want := "error: interrupted\n"; code != command.ExitFailed || errOut.String() != want {
+		t.Errorf("got %d and %q, want %d and %q", code, errOut, command.ExitFailed, want)
 	}
 }
 

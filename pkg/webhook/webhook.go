@@ -35,7 +35,7 @@
 //   - RBAC: the rights to get, list and watch ServiceAccounts and Namespaces, and nothing
 //     else that the operator does not need for itself;
 //   - a memory limit, and GOMEMLIMIT below it: requests and their connections may take
-//     81 MiB, in addition to the operator's own memory and the caches. With 20,000
+//     87 MiB, in addition to the operator's own memory and the caches. With 20,000
 //     ServiceAccounts, 2,000 of them with identities in three clouds, the webhooks add 11 MiB
 //     to the 28 MiB of an empty manager (examples/embed, resident);
 //   - several replicas, and a delay between SIGTERM and the end of the manager, in which

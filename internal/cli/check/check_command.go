@@ -9,6 +9,7 @@ import (
 	_ "embed"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -87,6 +88,7 @@ func (k *checkCommand) run(cmd *cobra.Command) (err error) {
 	if k.attempts < 0 || k.attempts > maxAttempts {
 		return command.Usagef("--attempts %d is not between 1 and %d", k.attempts, maxAttempts)
 	}
+	k.Private = k.redact
 	if err := k.checkValues(cmd); err != nil {
 		return err
 	}
@@ -113,7 +115,11 @@ func (k *checkCommand) run(cmd *cobra.Command) (err error) {
 // checkValues returns an error for the value of a flag that cannot be right in any cluster.
 func (k *checkCommand) checkValues(cmd *cobra.Command) error {
 	if k.serviceAccount != "" {
-		names, err := cloud.ServiceAccountNames(cmd, []string{k.serviceAccount})
+		name := k.serviceAccount
+		if !strings.Contains(name, "/") {
+			name = "serviceaccount/" + name // which may be called sa
+		}
+		names, err := cloud.ServiceAccountNames(cmd, []string{name})
 		if err != nil {
 			return fmt.Errorf("--service-account: %w", err)
 		}

@@ -303,9 +303,6 @@ func OwnerName(owner *metav1.OwnerReference) string {
 	return kind + "/" + owner.Name
 }
 
-// Paused is the result of ByHand for a Deployment that kubectl rollout resume resumes.
-const Paused = "it is paused"
-
 // ByHand returns the reason why a change of the template would not replace the pods, or "" if it
 // would.
 func (k *Kind) ByHand(object *unstructured.Unstructured) string {
@@ -316,7 +313,7 @@ func (k *Kind) ByHand(object *unstructured.Unstructured) string {
 		return "its pods are not replaced when its template changes"
 	}
 	if paused, _, _ := unstructured.NestedBool(object.Object, "spec", "paused"); paused {
-		return Paused
+		return "it is paused"
 	}
 	for _, field := range []string{"updateStrategy", "strategy"} {
 		if kind, _, _ := unstructured.NestedString(object.Object, "spec", field, "type"); kind == "OnDelete" {

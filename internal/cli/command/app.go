@@ -65,7 +65,9 @@ type CLI struct {
 	// overrides are the fields of --overrides.
 	overrides map[string]any
 	// Started reports whether the command line was valid, so that errors are not about usage.
-	Started  bool
+	Started bool
+	// Private reports whether the command must not print names of the cluster.
+	Private  bool
 	progress *progress
 }
 
@@ -98,7 +100,7 @@ func NewCLI(program string, streams genericiooptions.IOStreams) *CLI {
 		if c.hasNoCluster(config) {
 			config.Wrap(func(http.RoundTripper) http.RoundTripper { return noCluster{} })
 		}
-		config.Wrap(func(next http.RoundTripper) http.RoundTripper { return patient{next, c, "the API server"} })
+		config.Wrap(func(next http.RoundTripper) http.RoundTripper { return patient{next, c, c.apiServer()} })
 		return config
 	}
 	return c
@@ -211,6 +213,14 @@ func (c *CLI) Finish(cmd *cobra.Command) {
 	for _, child := range cmd.Commands() {
 		c.Finish(child)
 	}
+}
+
+// apiServer returns what users call the API server.
+func (c *CLI) apiServer() string {
+	if name := *c.Flags.Context; name != "" {
+		return "the API server of the context " + name
+	}
+	return "the API server"
 }
 
 // InContext returns a CLI for the cluster of another context of the kubeconfig.
@@ -348,6 +358,9 @@ func (c *CLI) connection(err error) string {
 	// Not every library wraps errors.
 	if apierrors.IsUnauthorized(err) || strings.HasSuffix(err.Error(), "the server has asked for the client to provide credentials") {
 		return "Log in to the cluster again: the API server rejects the credentials of the kubeconfig."
+	}
+	if strings.Contains(err.Error(), "getting credentials: ") {
+		return "Log in to the cluster again: the program for credentials in the kubeconfig failed."
 	}
 	config, errConfig := c.Config()
 	if errConfig == nil && config.Host != "" && strings.Contains(err.Error(), `"`+strings.TrimSuffix(config.Host, "/")+"/") {

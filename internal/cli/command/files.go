@@ -78,13 +78,17 @@ func (s *Selection) expand(name string) (paths []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(visitors) == 0 {
-		return nil, fmt.Errorf("%s: no file in this directory ends with %s; --recursive also reads directories below it", name, strings.Join(resource.FileExtensions, ", "))
-	}
 	for _, visitor := range visitors {
 		if file, _ := visitor.(*resource.FileVisitor); !isHidden(name, file.Path) {
 			paths = append(paths, file.Path)
 		}
+	}
+	if len(paths) == 0 {
+		hint := ""
+		if !s.Files.Recursive {
+			hint = "; --recursive also reads directories below it"
+		}
+		return nil, fmt.Errorf("%s: no file in this directory ends with %s%s", name, strings.Join(resource.FileExtensions, ", "), hint)
 	}
 	return paths, nil
 }

@@ -178,6 +178,9 @@ func misplaced(cmd *cobra.Command, args []string) (err error) {
 		}
 		return flag.NoOptDefVal != "" && flag.Value.Set(arg) == nil
 	}
+	if dash := cmd.ArgsLenAtDash(); dash >= 0 {
+		args = args[:dash]
+	}
 	cmd.Flags().Visit(func(flag *pflag.Flag) {
 		for _, arg := range args {
 			if isValue(flag, arg) {

@@ -4,6 +4,7 @@
 package command
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"sync"
@@ -12,8 +13,9 @@ import (
 	"k8s.io/component-base/term"
 )
 
-// patience is how long a command prints nothing before it says what it waits for.
-const patience = 2 * time.Second
+// patience is how long a command may print nothing before it says what it waits for, and briefly
+// is how long a request may take at least.
+const patience, briefly = 2 * time.Second, 200 * time.Millisecond
 
 // progress knows since when a command has printed nothing. It may be used concurrently.
 type progress struct {
@@ -82,20 +84,27 @@ type patient struct {
 	server string
 }
 
-// RoundTrip implements http.RoundTripper.
-func (p patient) RoundTrip(request *http.Request) (*http.Response, error) {
+// message returns what the command waits for.
+func (p patient) message(request *http.Request) string {
 	server := p.server
 	switch {
+	case p.c.Private:
+		return "waiting for a response ..."
 	case server == "":
 		server = request.URL.Host
 	case request.Method != http.MethodGet:
 		server += " and the webhooks that it calls"
 	}
-	what, told := request.Method+" "+request.URL.Path, make(chan struct{})
-	timer := time.AfterFunc(p.c.progress.rest(), func() {
+	return fmt.Sprintf("waiting for %s: %s %s ...", server, request.Method, request.URL.Path)
+}
+
+// RoundTrip implements http.RoundTripper.
+func (p patient) RoundTrip(request *http.Request) (*http.Response, error) {
+	told := make(chan struct{})
+	timer := time.AfterFunc(max(p.c.progress.rest(), briefly), func() {
 		defer close(told)
-		if p.c.progress.tell(server + what) {
-			p.c.Note("waiting for %s: %s ...", server, what)
+		if message := p.message(request); p.c.progress.tell(message) {
+			p.c.Note("%s", message)
 		}
 	})
 	response, err := p.RoundTripper.RoundTrip(request)
@@ -105,8 +114,8 @@ func (p patient) RoundTrip(request *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// Progress returns a client that tells the user which request the command waits for. Those for the API
-// server do.
+// Progress returns a client that tells the user which request the command waits for. Clients for
+// the API server already do.
 func (c *CLI) Progress(client *http.Client) *http.Client {
 	client.Transport = patient{client.Transport, c, ""}
 	return client

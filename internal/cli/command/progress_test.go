@@ -63,3 +63,43 @@ func TestACommandThatPrintsNothingSaysWhatItWaitsFor(t *testing.T) {
 		})
 	}
 }
+
+// The names of namespaces and hosts are in the paths of requests.
+func TestAPrivateCommandDoesNotNameItsRequests(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		streams, _, _, errOut := genericiooptions.NewTestIOStreams()
+		c := NewCLI("lanyard", streams)
+		c.Private = true
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://cloud.example.com/shop", http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response, err := patient{slow(time.Minute), c, "the API server"}.RoundTrip(request)
+		if err != nil || response == nil || errOut.String() != "waiting for a response ...\n" {
+			t.Errorf("got %q and error %v, want no names", errOut, err)
+		}
+	})
+}
+
+// The time that a command computes is not that of its next request.
+func TestABriefRequestAfterALongTimeIsNotWaitedFor(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		streams, _, _, errOut := genericiooptions.NewTestIOStreams()
+		c := NewCLI("lanyard", streams)
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://cloud.example.com/a", http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			if response, err := (patient{slow(briefly - 1), c, ""}).RoundTrip(request); err != nil || response == nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Minute)
+		}
+		if errOut.Len() > 0 {
+			t.Errorf("got %q, want nothing", errOut)
+		}
+	})
+}

@@ -45,7 +45,7 @@ func TestTheNumberOfConfigMapsIsLimited(t *testing.T) {
 			reads++
 		}
 	}
-	if f := configMaps.Finding(); shadowed != 200 || reads != 100 || !strings.HasPrefix(f.Text, "no variables of 3 ConfigMaps were read") || f.Fix == "" {
+	if f := configMaps.Finding(); shadowed != 200 || reads != 100 || !strings.HasPrefix(f.Text, "the variables of 3 ConfigMaps were not read") || f.Fix == "" {
 		t.Errorf("got %d shadowed pods, %d reads and %+v, want 200 pods, 100 reads, and 3 that were left out", shadowed, reads, f)
 	}
 	if f := new(ConfigMapLimit).Finding(); f.Text != "" {

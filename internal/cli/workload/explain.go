@@ -14,6 +14,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/lanyard-dev/lanyard/internal/cli/cluster"
 	"github.com/lanyard-dev/lanyard/internal/finding"
@@ -205,6 +206,9 @@ func (in *input) secrets() (found []finding.Finding) {
 	}
 	_, secrets, _ := sourcesOf(in.text()) // the API server reports what is wrong with the template of a custom kind
 	for _, name := range secrets {
+		if len(validation.IsDNS1123Subdomain(name)) > 0 {
+			continue // no Secret can have it, and the command would be another one
+		}
 		found = append(found, finding.Finding{
 			Status: finding.NotApplicable, About: "secret/" + name, Reason: "secret_not_read",
 			Text: fmt.Sprintf("the pod takes variables from the Secret %s, which lanyard does not read. A key such as AWS_ACCESS_KEY_ID makes SDKs ignore the injected identity", name),
@@ -558,6 +562,9 @@ func (in *input) absent() bool { return in.Installation != nil && in.Installatio
 
 // removal is the next step for policies of a removed installation.
 func (in *input) removal() string {
+	if len(in.left) == 0 {
+		return "Remove it, or install Lanyard again. To see its policies: lanyard check"
+	}
 	return "Remove it, or install Lanyard again: " + cluster.Remove(in.left)
 }
 

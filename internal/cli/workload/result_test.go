@@ -68,7 +68,7 @@ func TestTheResultOfStatus(t *testing.T) {
 	local := ofStates("deployment/cart", injected.Stale)
 	local.Local = "you may not create pods in the namespace shop"
 	paused := ofStates("deployment/held", injected.Stale)
-	paused.owner.ByHand = cluster.Paused
+	paused.owner.ByHand = "it is paused"
 	warned := ofStates("deployment/cart", injected.Current)
 	warned.Guard, warned.GuardProblem = cluster.GuardOff, "the policy only warns"
 	for sentence, test := range map[string]struct {
@@ -83,7 +83,7 @@ func TestTheResultOfStatus(t *testing.T) {
 			[]Row{ofStates("deployment/a", injected.Stale), ofStates("statefulset/b", injected.Without), ofStates("daemonset/c", injected.Stale, injected.Current), ofStates("cronjob/d", injected.Stale), ofStates("pod/e", injected.Without)},
 			true, []string{"deployment/a", "statefulset/b", "daemonset/c"},
 			"  ‼ 3 pods must be replaced\n    Restart their workloads: kubectl rollout restart $(lanyard status --stale -o name -n shop) -n shop\n" +
-				"  ‼ 2 pods must be replaced\n    No restart does that. See: lanyard explain cronjob/d --namespace shop\n6 pods: 1 current, 3 stale, 2 without\n", command.ErrFound,
+				"  ‼ 2 other pods must be replaced\n    No restart does that. See: lanyard explain cronjob/d --namespace shop\n6 pods: 1 current, 3 stale, 2 without\n", command.ErrFound,
 		},
 		"a workload that cannot be restarted": {
 			[]Row{paused}, true, nil, "  ‼ 1 pod must be replaced\n    No restart does that. See: lanyard explain deployment/held --namespace shop\n1 pod: 1 stale\n", command.ErrFound,

@@ -6,6 +6,7 @@ package workload
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -469,8 +470,8 @@ func (r *Row) setWorkload(name string) {
 
 // replace returns the next step that replaces the outdated pods.
 func (r *Row) replace() string {
-	if name, isPod := strings.CutPrefix(r.Workload, "pod/"); isPod {
-		return (&topOwner{}).replace(r.Namespace, name)
+	if strings.HasPrefix(r.Workload, "pod/") { // its owner may be of a kind that was not read
+		return fmt.Sprintf("See: lanyard explain %s --namespace %s", r.Workload, r.Namespace)
 	}
 	return r.owner.replace(r.Namespace, "")
 }

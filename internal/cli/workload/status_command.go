@@ -215,17 +215,21 @@ func (r *statusResult) conclude() {
 // outdated returns the findings that pods must be replaced. object limits the restart to the pods
 // of an object, unless it is empty.
 func (r *statusResult) outdated(object string) (found []finding.Finding) {
-	add := func(of outdated, format string, args ...any) {
+	add := func(what string, of outdated, format string, args ...any) {
 		found = append(found, finding.Finding{
-			Status: finding.Warning, About: "pods", Reason: "outdated", Text: texts.Count(of.pods, "pod") + " must be replaced", Fix: fmt.Sprintf(format, args...),
+			Status: finding.Warning, About: "pods", Reason: "outdated", Text: texts.Count(of.pods, what) + " must be replaced", Fix: fmt.Sprintf(format, args...),
 		})
 	}
 	if first := r.restarted.first; first != nil {
 		status := strings.TrimSpace("lanyard status " + object)
-		add(r.restarted, "Restart their workloads: kubectl rollout restart $(%[2]s --stale -o name -n %[1]s) -n %[1]s", first.Namespace, status)
+		add("pod", r.restarted, "Restart their workloads: kubectl rollout restart $(%[2]s --stale -o name -n %[1]s) -n %[1]s", first.Namespace, status)
 	}
 	if first := r.left.first; first != nil {
-		add(r.left, "No restart does that. See: lanyard explain %s --namespace %s", first.Workload, first.Namespace)
+		what := "pod"
+		if len(found) > 0 {
+			what = "other pod"
+		}
+		add(what, r.left, "No restart does that. See: lanyard explain %s --namespace %s", first.Workload, first.Namespace)
 	}
 	return found
 }

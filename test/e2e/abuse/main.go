@@ -33,11 +33,14 @@ func main() {
 	var tally abuse.Tally
 	attack(&target, &tally, *duration)
 	// On a busy machine, no review may be answered in that time.
-	for !strings.Contains(tally.String(), "responses 200") {
+	for i := 0; i < maxRounds && !strings.Contains(tally.String(), "responses 200"); i++ {
 		attack(&target, &tally, *duration)
 	}
 	fmt.Println(tally.String())
 }
+
+// maxRounds is how often the program sends again without an answer to any review.
+const maxRounds = 10
 
 func attack(target *abuse.Target, tally *abuse.Tally, duration time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), duration)

@@ -6,6 +6,7 @@ package framework
 import (
 	"context"
 	_ "embed"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -92,7 +93,7 @@ func (c *Cluster) KillContainer(ctx context.Context, pod *corev1.Pod, name strin
 }
 
 // KillPods sends SIGKILL to all processes of the pods except the pause processes, and to
-// their replacements, until stop is called. When it returns, each process was killed once.
+// their replacements, until stop is called. When it returns, some processes have been killed.
 func (c *Cluster) KillPods(ctx context.Context, pods []corev1.Pod) (stop func(context.Context) error, err error) {
 	var ids []string
 	for i := range pods {
@@ -104,13 +105,17 @@ func (c *Cluster) KillPods(ctx context.Context, pods []corev1.Pod) (stop func(co
 		ids = append(ids, uid, strings.ReplaceAll(uid, "-", "_"))
 	}
 	killer, err := c.kill(ctx, pods[0].Spec.NodeName, "always", ids...)
-	if err == nil {
-		err = c.waitKilled(ctx, killer)
+	if err != nil {
+		return nil, err
 	}
-	return func(ctx context.Context) error {
+	stop = func(ctx context.Context) error {
 		_, err := c.Run(ctx, "kubectl", "delete", "pod", killer.Name, "--namespace", killer.Namespace, "--grace-period", "1")
 		return err
-	}, err
+	}
+	if err := c.waitKilled(ctx, killer); err != nil {
+		return nil, errors.Join(err, stop(ctx))
+	}
+	return stop, nil
 }
 
 // waitKilled waits until the program has killed processes: its pod runs before.

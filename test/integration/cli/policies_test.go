@@ -211,7 +211,7 @@ var _ = Describe("an installation by policies", Ordered, func() {
 		code, out, errOut := lanyardAs(ctx, kubeconfig, "", "policies", "--config", config, "--diff")
 		Expect(code).To(Equal(1))
 		Expect(out).To(BeEmpty())
-		Expect(errOut).To(Equal("error: the installed policies were made with --providers (aws, azure): add the flag, or compare without it by --providers=\n"))
+		Expect(errOut).To(Equal("error: the installed policies were made with --providers (aws, azure): add the flag, or --providers= to compare without it\n"))
 	})
 
 	It("fails the check without a binding", func(ctx SpecContext) {

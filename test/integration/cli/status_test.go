@@ -244,7 +244,7 @@ var _ = Describe("status of some objects", Ordered, func() {
 	It("lists for kubectl rollout restart what a restart replaces, and says what is left", func(ctx SpecContext) {
 		code, out, errOut := lanyard(ctx, "status", "--stale", "-o", "name", "-n", "by-name")
 		Expect(out).To(Equal("deployment/also-outdated\ndeployment/outdated\n"))
-		Expect(errOut).To(Equal("warning: no restart replaces the pods of pod/alone\n  No controller replaces this pod. Delete it, and create it again from its manifest: kubectl delete pod alone --namespace by-name\n"))
+		Expect(errOut).To(Equal("warning: no restart replaces the pods of pod/alone\n  See: lanyard explain pod/alone --namespace by-name\n"))
 		Expect(code).To(Equal(command.ExitFound))
 	})
 
@@ -278,12 +278,12 @@ var _ = Describe("status of some objects", Ordered, func() {
 		Expect(errOut).To(Equal(`warning: no restart replaces the pods of daemonset/log
   A restart of daemonset/log does not replace the pod: its update strategy is OnDelete. Delete the pod, and its controller creates a new one: kubectl delete pod POD --namespace held
 warning: no restart replaces the pods of deployment/paused
-  A restart of deployment/paused is not possible: it is paused. Resume it first: kubectl rollout resume deployment/paused --namespace held
+  A restart of deployment/paused does not replace the pod: it is paused. Delete the pod, and its controller creates a new one: kubectl delete pod POD --namespace held
 `))
 		Expect(code).To(Equal(command.ExitFound))
 		expectOutput(ctx, env.kubeconfig, "status-held", command.ExitFound, BeEmpty(), "status", "--stale", "--namespace", "held")
 		_, out, _ = lanyard(ctx, "explain", "pod/paused-0", "--namespace", "held")
-		Expect(out).To(ContainSubstring("-> A restart of deployment/paused is not possible: it is paused. Resume it first: kubectl rollout resume deployment/paused --namespace held\n"))
+		Expect(out).To(ContainSubstring("-> A restart of deployment/paused does not replace the pod: it is paused. Delete the pod, and its controller creates a new one: kubectl delete pod POD --namespace held\n"))
 	})
 
 	It("does not list a workload for a restart that a pod only names as its owner", func(ctx SpecContext) {

@@ -45,7 +45,7 @@ func onTerminal(ctx context.Context, directory string, columns uint16, args ...s
 
 // progress matches what a command says while it waits, as on a slow machine. A request can take
 // several lines of a terminal.
-var progress = regexp.MustCompile(`(?ms)^waiting for .*?\s\.\.\.\n|^[^\n]* \.\.\.\n`)
+var progress = regexp.MustCompile(`(?m)^waiting for (?:[^\n]*\n){0,3}?[^\n]*\s?\.\.\.\n|^[^\n]* \.\.\.\n`)
 
 // colours matches the sequences that make a text coloured or bold.
 var colours = regexp.MustCompile("\x1b\\[[0-9;]*m")
