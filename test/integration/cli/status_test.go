@@ -283,7 +283,7 @@ warning: no restart replaces the pods of deployment/paused
 		Expect(code).To(Equal(command.ExitFound))
 		expectOutput(ctx, env.kubeconfig, "status-held", command.ExitFound, BeEmpty(), "status", "--stale", "--namespace", "held")
 		_, out, _ = lanyard(ctx, "explain", "pod/paused-0", "--namespace", "held")
-		Expect(out).To(ContainSubstring("-> A restart of deployment/paused does not replace the pod: it is paused. Delete the pod, and its controller creates a new one: kubectl delete pod POD --namespace held\n"))
+		Expect(out).To(ContainSubstring("-> A restart of deployment/paused does not replace the pod: it is paused. Delete the pod, and its controller creates a new one: kubectl delete pod paused-0 --namespace held\n"))
 	})
 
 	It("does not list a workload for a restart that a pod only names as its owner", func(ctx SpecContext) {
