@@ -99,10 +99,7 @@ func TestWithoutANamespaceTheDefaultPolicyApplies(t *testing.T) {
 // The pod of a ServiceAccount without an identity is created in spite of it.
 func TestAMistakeOfAPodWithoutAnIdentityIsAWarning(t *testing.T) {
 	t.Parallel()
-	settings, err := mutate.ParseSettings(nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	settings := newSettings(t)
 	for value, want := range map[string][]string{
 		"main": nil,
 		"?":    {`invalid_annotation: pod "team/a": metadata.annotations[lanyard.dev/containers]`},
@@ -126,10 +123,7 @@ func TestAMistakeOfAPodWithoutAnIdentityIsAWarning(t *testing.T) {
 // identity can be debugged without it.
 func TestDecideEphemeral(t *testing.T) {
 	t.Parallel()
-	settings, err := mutate.ParseSettings(nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	settings := newSettings(t)
 	const pod = `{"metadata":{"annotations":{"lanyard.dev/inject":"true"}},"spec":{"serviceAccountName":"app","containers":[{"name":"main"}],"ephemeralContainers":[%s]}}`
 	account := &annotations.Object{Namespace: "team", Name: "app", Annotations: map[string]string{annotations.Audience: "a"}}
 	for sentence, test := range map[string]struct {
@@ -140,14 +134,9 @@ func TestDecideEphemeral(t *testing.T) {
 		"the namespace allows the identity": {"*", reason.VolumeMissing, false},
 		"the namespace allows nothing":      {annotations.AllowNothing, reason.IdentityNotAllowed, true},
 	} {
-		var read [2]*mutate.Pod
-		for i, container := range []string{`{"name":"debug"}`, ``} {
-			if read[i], err = mutate.ReadPod(fmt.Appendf(nil, pod, container), settings); err != nil {
-				t.Fatal(err)
-			}
-		}
+		updated, old := parse(t, fmt.Sprintf(pod, `{"name":"debug"}`)), parse(t, fmt.Sprintf(pod, ""))
 		namespace := &annotations.Object{Name: "team", Annotations: map[string]string{annotations.AllowedIdentities: test.allowed}}
-		decision, err := mutate.DecideEphemeral(settings, account, namespace, read[0], read[1])
+		decision, err := mutate.DecideEphemeral(settings, account, namespace, updated, old)
 		denial, denied := errors.AsType[*reason.Error](err)
 		if denied != test.denied || denied && denial.Reason != test.want || !denied && decision.Reason != test.want {
 			t.Errorf("%s: got %+v and error %v, want %s", sentence, decision, err, test.want)
@@ -158,10 +147,7 @@ func TestDecideEphemeral(t *testing.T) {
 // A mirror pod and a pod that opts out depend on nothing else.
 func TestAPodThatNeedsNoServiceAccount(t *testing.T) {
 	t.Parallel()
-	settings, err := mutate.ParseSettings(nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	settings := newSettings(t)
 	for annotation, want := range map[string]reason.Reason{annotations.MirrorPod: reason.MirrorPod, annotations.Inject: reason.OptedOut} {
 		read, err := mutate.ReadPod([]byte(`{"metadata":{"annotations":{"`+annotation+`":"false"}}}`), settings)
 		if err != nil {
@@ -175,10 +161,7 @@ func TestAPodThatNeedsNoServiceAccount(t *testing.T) {
 
 func TestInvalidPods(t *testing.T) {
 	t.Parallel()
-	settings, err := mutate.ParseSettings(nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	settings := newSettings(t)
 	for _, text := range []string{`{`, `[]`, `{} {}`, ``} {
 		if _, err := mutate.ReadPod([]byte(text), settings); err == nil || !strings.Contains(err.Error(), "pod: ") {
 			t.Errorf("%s: got error %v, want an error about the pod", text, err)
@@ -188,10 +171,7 @@ func TestInvalidPods(t *testing.T) {
 
 func TestAPodWithTwoListsOfContainersIsNotRead(t *testing.T) {
 	t.Parallel()
-	settings, err := mutate.ParseSettings(nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	settings := newSettings(t)
 	const pod = `{"spec":{"serviceAccountName":"app","containers":[{"name":"a"},{"name":"b"}],"containers":[{"name":"c"}]}}`
 	if _, err := mutate.ReadPod([]byte(pod), settings); err == nil || !strings.Contains(err.Error(), "containers: is there twice") {
 		t.Errorf("got error %v, want an error about containers", err)

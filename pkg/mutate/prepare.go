@@ -109,9 +109,9 @@ func (c *Cache) put(k key, entry *Prepared) {
 	if old := c.entries[k]; old != nil {
 		c.bytes -= old.bytes()
 	}
-	c.bytes += entry.bytes()
-	if c.entries == nil || c.bytes > maxCachedBytes {
-		c.entries, c.bytes = map[key]*Prepared{}, entry.bytes()
+	size := entry.bytes()
+	if c.bytes += size; c.entries == nil || c.bytes > maxCachedBytes {
+		c.entries, c.bytes = map[key]*Prepared{}, size
 	}
 	c.entries[k] = entry
 }
