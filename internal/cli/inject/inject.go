@@ -402,7 +402,7 @@ type injectCommand struct {
 	options *options.Options
 	// all are the flags of the webhook, for its configuration file.
 	all *pflag.FlagSet
-	// ofWebhook contains the names of those that the command accepts.
+	// ofWebhook contains the names of the webhook's flags that the command accepts.
 	ofWebhook []string
 }
 

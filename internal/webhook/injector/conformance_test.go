@@ -147,7 +147,7 @@ func (f *conformance) run(t *testing.T, c *conformanceCase, seen map[string]bool
 	}
 }
 
-// unlike returns the keys in which a case differs, but the case with this name does not.
+// unlike returns the keys that are not among the differences of the case with this name.
 func (f *conformance) unlike(t *testing.T, name string, keys []string) []string {
 	t.Helper()
 	if name == "" {
